@@ -56,15 +56,16 @@ func (c *acquireCommand) run(out *term.Printer) error {
 	switch {
 	case err != nil:
 		return err
-	case process == nil && !locks.HasLeases(run.Store):
-		return usageError{fmt.Errorf("--for none needs a networked store: on %s a slot is held by a process; in a shell --for $$", run.Store.URL())}
+	case process == nil && lackOf(run.Store, "for none") != "":
+		return usageError{fmt.Errorf("--for none needs a networked store: %s; in a shell --for $$", lackOf(run.Store, "for none"))}
 	}
 	conflictCode := readSlot(v, run, out)
 	if v.Err() != nil {
 		return v.Err()
 	}
-	run.Request.NoGolock = process == nil
+	run.Request.Keeper = locks.KeptByHolder
 	if process == nil {
+		run.Request.Keeper = locks.KeptByNobody
 		return forNone(run, out, conflictCode)
 	}
 	return c.forProcess(run, out, process, conflictCode)

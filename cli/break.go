@@ -88,13 +88,12 @@ func (c *breakCommand) run(out *term.Printer) error {
 	case !c.Name.given():
 		return usageError{errors.New("missing NAME or --id; see golock break --help")}
 	}
-	queue, ok := store.(locks.QueueStore)
-	if !ok {
+	if isPlain(store) {
 		return v.Errorf("store", "%s cannot take a slot back: end the process that has it", store.URL())
 	}
 	host, _ := os.Hostname()
 	by := fmt.Sprintf("user %s (golock break, pid %d on %s)", term.UserName(os.Geteuid()), os.Getpid(), host)
-	b := &eviction{breakCommand: c, ref: ref, olderThan: olderThan, store: queue, out: out, by: by}
+	b := &eviction{breakCommand: c, ref: ref, olderThan: olderThan, store: store, queue: store.Abilities().Queue, out: out, by: by}
 	err = b.do()
 	if b.gone.Len() == 0 && err == nil {
 		b.gone.WriteString("nothing to evict\n")
@@ -109,7 +108,8 @@ type eviction struct {
 	*breakCommand
 	ref       locks.Ref // of one entry, if there is no name
 	olderThan time.Duration
-	store     locks.QueueStore
+	store     locks.Store
+	queue     locks.Queue // of store
 	out       *term.Printer
 	by        string          // what evicted runs print
 	gone      strings.Builder // what was evicted, a line for each
@@ -138,7 +138,7 @@ func (b *eviction) entries() ([]locks.Entry, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), evictLimit) // a file system may hang
 	defer cancel()
-	e, err := b.store.Find(ctx, b.ref)
+	e, err := b.queue.Find(ctx, b.ref)
 	return []locks.Entry{e}, err
 }
 
@@ -198,8 +198,7 @@ func withInvalid(all []locks.Entry, invalid []locks.InvalidEntry) []locks.Entry 
 // markAll marks entries as evicted, and gives the result for each: at once where the store can, else
 // one after the other as they are asked for.
 func (b *eviction) markAll(entries []locks.Entry) (result func(i int) error) {
-	batch, ok := b.store.(locks.BatchEvictor)
-	if !ok || len(entries) == 0 {
+	if len(entries) == 0 || !b.store.Abilities().EvictsTogether {
 		return func(i int) error { return b.mark(entries[i].Ref, evictLimit) }
 	}
 	refs := make([]locks.Ref, len(entries))
@@ -208,7 +207,7 @@ func (b *eviction) markAll(entries []locks.Entry) (result func(i int) error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), evictLimit)
 	defer cancel()
-	results := batch.EvictAll(ctx, refs, b.by)
+	results := b.queue.Evict(ctx, refs, b.by)
 	return func(i int) error { return results[i] }
 }
 
@@ -217,7 +216,7 @@ func (b *eviction) markAll(entries []locks.Entry) (result func(i int) error) {
 func (b *eviction) mark(ref locks.Ref, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	return b.store.Evict(ctx, ref, b.by)
+	return b.queue.Evict(ctx, []locks.Ref{ref}, b.by)[0]
 }
 
 // await returns when the entries are gone, with an error for each that stays too long.

@@ -12,7 +12,7 @@ import (
 )
 
 // hanging is a store that answers nothing before its context ends.
-type hanging struct{ locks.QueueStore }
+type hanging struct{ locks.Queue }
 
 func (hanging) Find(ctx context.Context, _ locks.Ref) (locks.Entry, error) {
 	<-ctx.Done()
@@ -23,7 +23,7 @@ func (hanging) Find(ctx context.Context, _ locks.Ref) (locks.Entry, error) {
 func TestBreakOfASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		b := &eviction{breakCommand: &breakCommand{}, store: hanging{}, out: &term.Printer{}}
+		b := &eviction{breakCommand: &breakCommand{}, queue: hanging{}, out: &term.Printer{}}
 		if err := b.do(); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > evictLimit {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}

@@ -215,13 +215,12 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err
 	return func(reached bool) {
 		defer store.Close()
 		file.Close() // the runs have read it; a file that nobody refers to would be closed before
-		forgetter, ok := store.(locks.QueueStore)
-		if !ok {
+		if isPlain(store) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), tidyLimit)
 		defer cancel()
-		if err := forgetter.Forget(ctx, name); err != nil && reached {
+		if err := store.Abilities().Queue.Forget(ctx, name); err != nil && reached {
 			t.out.Warn("what is left of the lock could not be removed", "name", name, "error", err)
 		}
 	}, nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"golock/cli/term"
-	"golock/locks"
 	"golock/locks/open"
 	"golock/runner/held"
 	"golock/signals"
@@ -49,12 +48,11 @@ func (c *cleanCommand) run(out *term.Printer) error {
 	}
 	out.Quiet = c.Quiet.on()
 	warn(out, v)
-	sweeper, ok := store.(locks.QueueStore)
-	if !ok {
+	if isPlain(store) {
 		return usageError{fmt.Errorf("nothing is ever left in the store %s", store.URL())}
 	}
 	text := ""
-	removed, err := sweeper.Sweep(context.Background(), c.Name.text(), olderThan)
+	removed, err := store.Abilities().Queue.Sweep(context.Background(), c.Name.text(), olderThan)
 	if err == nil || removed > 0 {
 		text = fmt.Sprintf("%d removed from %s\n", removed, store.URL())
 	}

@@ -68,7 +68,7 @@ func (c *doctorCommand) run(out *term.Printer) error {
 // diagnose collects findings and gives the exit code: that of the error if the
 // store could not be examined, else 1 if there is a problem.
 func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time.Duration) (found locks.Findings, code int) {
-	leased := locks.HasLeases(store)
+	leased := hasLeases(store)
 	found.OK("golock", buildText())
 	found.OK("store", store.URL()+", "+chosenBy(v))
 	for _, warning := range v.Warnings {

@@ -83,10 +83,11 @@ func (c *heldCommand) still() error {
 	if err != nil && err != open.ErrNotLinked {
 		return &config.Error{Source: config.Source{Env: "GOLOCK_LOCK_STORE"}, Problem: err.Error()}
 	}
-	if locks.HasLeases(store) { // the golock of the run answers, or nobody
-		store = nil
+	var abilities locks.Abilities
+	if store != nil && !hasLeases(store) { // else the golock of the run answers, or nobody
+		abilities = store.Abilities()
 	}
-	return ask(ctx, ref, store, held.Still)
+	return ask(ctx, ref, abilities, held.Still)
 }
 
 type releaseCommand struct{ entryFlags }
@@ -137,7 +138,7 @@ func (a *entryFlags) do(out *term.Printer, q held.Question) error {
 	warn(out, v)
 	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
 	defer cancel()
-	return ask(ctx, ref, store, q)
+	return ask(ctx, ref, store.Abilities(), q)
 }
 
 func parseID(text string) (locks.Ref, error) {
@@ -172,12 +173,11 @@ func errOfRun(ref locks.Ref) error {
 }
 
 // ask finds out whether a slot is held, and renews its lease, or it releases the slot: by
-// its holder or else by the store, which may be nil.
-func ask(ctx context.Context, ref locks.Ref, store locks.Store, q held.Question) error {
-	queue, hasQueue := store.(locks.QueueStore)
-	leases, hasLeases := store.(locks.LeaseStore)
+// its holder or else by the store, as far as its abilities go.
+func ask(ctx context.Context, ref locks.Ref, store locks.Abilities, q held.Question) error {
+	hasQueue, hasLeases := store.Queue != nil, store.Leases != nil
 	if hasQueue && !hasLeases && q == held.Still { // nobody knows better than the store
-		return locks.Holds(ctx, queue, ref)
+		return locks.Holds(ctx, store.Queue, ref)
 	}
 	err := askHolder(ctx, ref, q)
 	if !errors.Is(err, held.ErrNobody) {
@@ -185,20 +185,20 @@ func ask(ctx context.Context, ref locks.Ref, store locks.Store, q held.Question)
 	}
 	switch {
 	case hasLeases && q == held.Still:
-		return leases.Attach(ref).Confirm(ctx)
+		return store.Leases.Attach(ref).Confirm(ctx)
 	case hasLeases:
 		// The holder may be another user's or on another host. Of an entry that is
 		// gone the release knows more.
-		e, err := leases.Find(ctx, ref)
+		e, err := store.Queue.Find(ctx, ref)
 		if err != nil && !errors.Is(err, locks.ErrLost) {
 			return err
 		}
 		if e.Runs && !e.Ended {
 			return errOfRun(ref)
 		}
-		return leases.Attach(ref).Release(ctx)
+		return store.Leases.Attach(ref).Release(ctx)
 	case hasQueue:
-		if err := locks.Holds(ctx, queue, ref); err != nil {
+		if err := locks.Holds(ctx, store.Queue, ref); err != nil {
 			return err
 		}
 		return usageError{fmt.Errorf("%s is held, but not by a golock acquire of this user: only its holder can release it", ref)}

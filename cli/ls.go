@@ -149,8 +149,8 @@ func (l *lister) list(ctx context.Context) (all []locks.Entry, failed error) {
 // entriesOf asks one store, and notes the commands that run without their slot.
 func (l *lister) entriesOf(ctx context.Context, store locks.Store) ([]locks.Entry, error) {
 	entries, err := store.Entries(ctx, l.Name.text())
-	if local, ok := store.(locks.UnprotectedLister); ok && err == nil {
-		unprotected, _ := local.Unprotected(ctx, l.Name.text()) // the entries could be read
+	if list := store.Abilities().Unprotected; list != nil && err == nil {
+		unprotected, _ := list(ctx, l.Name.text()) // the entries could be read
 		l.unprotected = append(l.unprotected, unprotected...)
 	}
 	return entries, err

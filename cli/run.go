@@ -86,7 +86,6 @@ func (c *runCommand) run(out *term.Printer) error {
 		return usageError{errors.New("missing command: golock run --name NAME -- COMMAND; see golock run --help")}
 	}
 	conflictCode := readSlot(v, run, out)
-	run.Request.Runs = true
 	readExec(v, run, out)
 	okExit := readEnd(v, run)
 	run.Unavailable = runner.Unavailable(v.Choice("on-unavailable", "fail", string(runner.Skip), string(runner.RunAnyway)))
@@ -126,7 +125,7 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 	store, address, noStore := openStore(v)
 	user := ""
 	_, isRun := command.(*runCommand)
-	if noStore == nil && (locks.HasLeases(store) || isRun && v.Text("report") != "") {
+	if noStore == nil && (hasLeases(store) || isRun && v.Text("report") != "") {
 		user = passwd.Name(os.Geteuid()) // once, and before signals are caught: a directory service may take seconds
 	}
 	terminal := runner.HasTerminal()
@@ -140,7 +139,7 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 	}
 	out.Request = &run.Request
 	// Before anything is printed: each line has name and ID. A wrong name is found later, among other mistakes.
-	if noStore == nil && (locks.IsPlain(store) || locks.CheckName(v.Text("name")) == nil) {
+	if noStore == nil && (isPlain(store) || locks.CheckName(v.Text("name")) == nil) {
 		readName(v, run)
 	}
 	if err := cmp.Or(configureLog(out, v), noStore); err != nil {
@@ -184,8 +183,7 @@ func readEnd(v *config.Values, run *runner.Run) (okExit []int) {
 
 // checkProc makes sure that descendants can be found, where that is needed.
 func checkProc(v *config.Values, run *runner.Run) {
-	leased := locks.HasLeases(run.Store) && !run.OnlyWarn
-	if !run.Tree && !leased {
+	if !run.Tree && !run.NeedsWatchdog() {
 		return
 	}
 	_, err := procfs.Self()
@@ -205,9 +203,7 @@ func checkProc(v *config.Values, run *runner.Run) {
 // readExec reads what the command inherits, and whether a golock stays. Where none stays it
 // drops the settings that need one.
 func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
-	if locks.HasLeases(run.Store) {
-		refuse(v, out, "the store "+run.Store.URL()+" has nothing that a command could inherit", "exec", "close")
-	}
+	refuseLacking(v, run.Store, out, "exec", "close")
 	if exec, _ := v.Given("exec"); v.Bool("exec") {
 		needGolock := []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree", "report", "die-with-golock"}
 		needed := slices.ContainsFunc(needGolock, func(key string) bool {
@@ -223,5 +219,8 @@ func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
 	}
 	run.Tree, run.Close, run.Exec = v.Bool("tree"), v.Bool("close"), v.Bool("exec")
 	run.DieWithGolock = v.Bool("die-with-golock")
-	run.Request.NoGolock = run.Exec
+	run.Request.Keeper = locks.KeptByRun
+	if run.Exec {
+		run.Request.Keeper = locks.KeptByCommand
+	}
 }

@@ -19,8 +19,10 @@ const leastTTL = time.Second
 // readSlot reads which slot is wanted, for run.Argv, and how it is kept. It fills run and
 // gives the exit code for a conflict.
 func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCode int) {
-	if v.Bool("require-networked") && !locks.HasLeases(run.Store) {
-		v.Fail("require-networked", "the store %s excludes on one machine only", run.Store.URL())
+	if v.Bool("require-networked") {
+		if lack := lackOf(run.Store, "require-networked"); lack != "" {
+			v.Fail("require-networked", "%s", lack)
+		}
 	}
 	run.Jitter = v.Duration("jitter")
 	if run.Request.Name == "" {
@@ -39,7 +41,7 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 func readName(v *config.Values, run *runner.Run) {
 	name := v.Text("name")
 	_, given := v.Given("name")
-	plain := locks.IsPlain(run.Store)
+	plain := isPlain(run.Store)
 	switch {
 	case given:
 		if err := locks.CheckName(name); err != nil {
@@ -60,24 +62,22 @@ func readName(v *config.Values, run *runner.Run) {
 	run.Request = locks.Request{
 		Ref: ref, Name: name,
 		Within: runner.Enclosing(os.Getenv(runner.EnvHeld), ref.Key),
+		User:   run.User,
 	}
-	if locks.HasLeases(run.Store) { // on one machine the user's number is enough
-		run.Request.User = run.User
-	}
-	if !run.Store.Traits().InheritorsKeep {
+	if !run.Store.Abilities().InheritorsKeep {
 		run.Request.Within = runner.OfAncestors(run.Request.Within, existingSocketDir)
 	}
 }
 
 // readClaim reads how many slots are wanted, of how many.
 func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
-	traits := run.Store.Traits()
-	if v.Bool("shared") && traits.NoShared != "" {
-		refuse(v, out, "not on this store: "+traits.NoShared, "shared")
+	abilities := run.Store.Abilities()
+	if v.Bool("shared") && abilities.NoShared != "" {
+		refuse(v, out, "not on this store: "+abilities.NoShared, "shared")
 	}
 	shared, exclusive := v.Bool("shared"), v.Bool("exclusive")
-	most := cmp.Or(traits.MaxUnits, math.MaxInt32)
-	limit := readUnits(v, "max", most, traits.NoMax, out)
+	most := cmp.Or(abilities.MaxUnits, math.MaxInt32)
+	limit := readUnits(v, "max", most, abilities.NoMax, out)
 	_, hasMax := v.Given("max")
 	switch {
 	case shared && exclusive:
@@ -89,7 +89,7 @@ func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 	case shared:
 		limit = 0
 	}
-	weight := readUnits(v, "weight", most, traits.NoWeight, out)
+	weight := readUnits(v, "weight", most, abilities.NoWeight, out)
 	if limit != 0 && weight > limit {
 		if from, _ := v.Given("weight"); !from.FromFlag() && hasMax { // the max is what the user has just typed
 			v.Fail("max", "%d has no room for the weight of %d (%v)", limit, weight, from)
@@ -125,11 +125,7 @@ func readWait(v *config.Values, run *runner.Run) {
 
 // readQueue reads what concerns the queue, and the hold.
 func readQueue(v *config.Values, run *runner.Run, out *term.Printer) {
-	if locks.IsPlain(run.Store) {
-		store := "the store " + run.Store.URL()
-		refuse(v, out, store+" keeps no queue: the kernel decides who is next", "priority", "max-queue", "replace")
-		refuse(v, out, store+" cannot keep a slot without a process", "hold")
-	}
+	refuseLacking(v, run.Store, out, "priority", "max-queue", "replace", "hold")
 	run.Request.Claim.Priority = v.Int("priority", math.MinInt32, math.MaxInt32)
 	if _, given := v.Given("max-queue"); given {
 		run.Request.MaxQueue = new(v.Int("max-queue", 0, math.MaxInt32))
@@ -161,17 +157,15 @@ func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Request.TTL = readTTL(v, run.Store, out)
 	run.OnlyWarn = v.Choice("on-lost", "stop", "warn") == "warn"
 	n := len(run.Argv) - 1
-	if locks.HasLeases(run.Store) && !v.Bool("show-args") && n > 0 { // arguments may be secret
+	publishes := lackOf(run.Store, "show-args") == ""
+	if publishes && !v.Bool("show-args") && n > 0 { // arguments may be secret
 		run.Request.Command = []string{run.Argv[0], fmt.Sprintf("+%d args", n)}
 	}
 }
 
 // readTTL reads the lease time.
 func readTTL(v *config.Values, store locks.Store, out *term.Printer) time.Duration {
-	if !locks.HasLeases(store) {
-		refuse(v, out, "has no meaning on the store "+store.URL()+": a slot there is free when its holder ends",
-			"ttl", "on-lost", "show-args")
-	}
+	refuseLacking(v, store, out, "ttl", "on-lost", "show-args")
 	ttl := v.Duration("ttl")
 	if ttl < leastTTL {
 		v.Fail("ttl", "%v is too short: at least %v", ttl, leastTTL)
@@ -180,6 +174,54 @@ func readTTL(v *config.Values, store locks.Store, out *term.Printer) time.Durati
 		v.Fail("ttl", "%v is too long: at most %v", ttl, locks.MaxTTL)
 	}
 	return ttl
+}
+
+// isPlain reports whether a store is one kernel lock: its URL is the name.
+func isPlain(store locks.Store) bool { return store.Abilities().Queue == nil }
+
+// hasLeases reports whether a store is networked: its grants expire, and others see what it publishes.
+func hasLeases(store locks.Store) bool { return store.Abilities().Leases != nil }
+
+// lackOf says why a setting has no meaning on a store; "" if it has.
+func lackOf(store locks.Store, key string) string {
+	url := store.URL()
+	plain, networked := isPlain(store), hasLeases(store)
+	switch key {
+	case "priority", "max-queue", "replace":
+		if plain {
+			return "the store " + url + " keeps no queue: the kernel decides who is next"
+		}
+	case "hold":
+		if plain {
+			return "the store " + url + " cannot keep a slot without a process"
+		}
+	case "ttl", "on-lost", "show-args":
+		if !networked {
+			return "has no meaning on the store " + url + ": a slot there is free when its holder ends"
+		}
+	case "exec", "close":
+		if networked {
+			return "the store " + url + " has nothing that a command could inherit"
+		}
+	case "require-networked":
+		if !networked {
+			return "the store " + url + " excludes on one machine only"
+		}
+	case "for none":
+		if !networked {
+			return "on " + url + " a slot is held by a process"
+		}
+	}
+	return ""
+}
+
+// refuseLacking refuses settings that have no meaning on the store.
+func refuseLacking(v *config.Values, store locks.Store, out *term.Printer, keys ...string) {
+	for _, key := range keys {
+		if lack := lackOf(store, key); lack != "" {
+			refuse(v, out, lack, key)
+		}
+	}
 }
 
 // refuse is for settings that have no meaning here. A flag is a mistake; a setting from

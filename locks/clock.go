@@ -49,11 +49,14 @@ func (i Instant) Sub(j Instant) time.Duration {
 }
 
 // Term is what one answer of a leased store promises: the slot is ours until
-// TTL after Asked, which was read before the request was written.
+// TTL after Asked, which was read before the request was written. The zero Term does not end.
 type Term struct {
 	Asked Instant
 	TTL   time.Duration
 }
+
+// Ends reports whether the lease ends unless it is renewed.
+func (t Term) Ends() bool { return t.TTL > 0 }
 
 // End is the moment from which the slot must count as somebody else's. It is
 // earlier than the store's own by what two good clocks may drift apart: 1 % of

@@ -61,7 +61,7 @@ const (
 // Rehearse takes, renews and gives back the slot of a name made up for it, and forgets the
 // name, which may fail. ttl is that of the runs in question. A server that has just come back
 // grants nothing before its quarantine is over.
-func Rehearse(ctx context.Context, s QueueStore, ttl, quarantine time.Duration) (f Finding, forgotten error) {
+func Rehearse(ctx context.Context, s Store, ttl, quarantine time.Duration) (f Finding, forgotten error) {
 	ctx, cancel := context.WithTimeout(ctx, rehearsalTTL+quarantine)
 	defer cancel()
 	ref, err := NewRef("golock doctor")
@@ -71,7 +71,7 @@ func Rehearse(ctx context.Context, s QueueStore, ttl, quarantine time.Duration) 
 	name := "golock-doctor-" + ref.ID.String()
 	ref.Key = KeyOf(name)
 	join, renew, err := rehearse(ctx, s, Request{Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
-	return rehearsed(join, renew, err, ttl), s.Forget(context.WithoutCancel(ctx), name)
+	return rehearsed(join, renew, err, ttl), s.Abilities().Queue.Forget(context.WithoutCancel(ctx), name)
 }
 
 // rehearse gives the times of the steps of a run. renew is the median; 0: the store has no leases.
@@ -86,8 +86,8 @@ func rehearse(ctx context.Context, s Store, q Request) (join, renew time.Duratio
 		return 0, 0, fmt.Errorf("waiting for a slot: %w", err)
 	}
 	join = BootTime().Sub(began)
-	if leased, ok := lease.(RenewableLease); ok {
-		renew, err = timeOfRenewal(ctx, leased)
+	if lease.Term().Ends() {
+		renew, err = timeOfRenewal(ctx, lease)
 	}
 	released, cancel := context.WithTimeout(context.WithoutCancel(ctx), rehearsalTTL)
 	defer cancel()
@@ -98,7 +98,7 @@ func rehearse(ctx context.Context, s Store, q Request) (join, renew time.Duratio
 }
 
 // timeOfRenewal gives the median time of a renewal.
-func timeOfRenewal(ctx context.Context, l RenewableLease) (time.Duration, error) {
+func timeOfRenewal(ctx context.Context, l Lease) (time.Duration, error) {
 	var took [renewals]time.Duration
 	for i := range took {
 		began := BootTime()

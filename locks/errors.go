@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// ErrStandsStill is the cause (context.Cause) of a wait that ends because its process is
-// about to be stopped. A step left half done would hold up the others, so Wait and Join
-// wait for the end of it, which may take some seconds.
-var ErrStandsStill = errors.New("the process is about to be stopped")
+// ErrWouldBlock says that Join would have to wait for the network or for others, and may not
+// (Request.AtOnce).
+var ErrWouldBlock = errors.New("the store cannot be used without waiting")
 
 // ErrLost says that a slot is held no longer: its lease ran out, or it was
 // taken back.

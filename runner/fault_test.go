@@ -85,7 +85,7 @@ func TestFaultWhileTheCommandRuns(t *testing.T) {
 			queue := local.New(filepath.Join(t.TempDir(), "locks"))
 			store := locks.Store(queue)
 			if kind == "watchdog" {
-				store = leasedStore{QueueStore: queue, ttl: 30 * time.Second}
+				store = leasedStore{Store: queue, ttl: 30 * time.Second}
 			}
 			pidFile := filepath.Join(t.TempDir(), "pid")
 			r := testRun(t, store, "sh", "-c", "echo $$ > "+pidFile+"; exec sleep 1000")
@@ -145,7 +145,7 @@ func TestFaultInAnAnswer(t *testing.T) {
 		t.Errorf("the answer is %v", err)
 	}
 	noChildren(t)
-	free(t, store.QueueStore)
+	free(t, store.Store)
 }
 
 // So does the one that waits for the end of a process without a pidfd.

@@ -62,6 +62,9 @@ func (h *Holder) Do() Outcome {
 		return *failed
 	}
 	granted := time.Now()
+	if w.later != nil {
+		w.later()
+	}
 	out := recovered(func() *Outcome { return h.hold(lease) })
 	h.release(lease, !h.confirmed, time.Since(granted))()
 	return *out
@@ -69,12 +72,9 @@ func (h *Holder) Do() Outcome {
 
 // hold keeps the slot until there is a reason to release it.
 func (h *Holder) hold(lease locks.Lease) *Outcome {
-	if l, ok := lease.(locks.Settler); ok {
-		l.Settle()
-	}
 	var renewer *renewal.Renewer
-	if l, ok := lease.(locks.RenewableLease); ok {
-		renewer = renewal.New(l, locks.BootTime, 0, h.Relay.Wake, h.Log)
+	if lease.Term().Ends() {
+		renewer = renewal.New(lease, locks.BootTime, 0, h.Relay.Wake, h.Log)
 		defer renewer.Stop()
 	}
 	status := &statusServer{run: h.Run}

@@ -43,7 +43,7 @@ func TestLostBeforeStart(t *testing.T) {
 			if testkit.Exists(ran) {
 				t.Error("the command ran")
 			}
-			free(t, store.QueueStore)
+			free(t, store.Store)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestNoAnswerBeforeTheLeaseIsOver(t *testing.T) {
 		t.Errorf("outcome %+v, want that the slot was lost", o)
 	}
 	noChildren(t)
-	if o := testRun(t, store.QueueStore, "true").Do(); o.Kind != Busy {
+	if o := testRun(t, store.Store, "true").Do(); o.Kind != Busy {
 		t.Errorf("outcome %+v, want that the hold keeps the slot", o)
 	}
 }
@@ -72,7 +72,7 @@ func TestTakenTooLate(t *testing.T) {
 	if lease, o := testRun(t, store, "true").Take(); o == nil || o.Kind != Refused {
 		t.Errorf("lease %v, outcome %+v, want that it is refused", lease, o)
 	}
-	free(t, store.QueueStore)
+	free(t, store.Store)
 }
 
 // Who is evicted on a local store between grant and start has run nothing either.
@@ -83,7 +83,7 @@ func TestEvictedBeforeStart(t *testing.T) {
 		t.Fatalf("%+v", failed)
 	}
 	defer s.lease.Release(t.Context())
-	testkit.Must(t, store.Evict(t.Context(), s.lease.Grant().Ref, "golock break"))
+	testkit.Must(t, store.Evict(t.Context(), []locks.Ref{s.lease.Grant().Ref}, "golock break")[0])
 	var o *Outcome
 	testkit.Eventually(t, "it is told", func() bool {
 		o = s.takeSignals()

@@ -139,9 +139,9 @@ func (c *scene) die(of string) {
 
 // sceneLease is the lease in the store that is played.
 type sceneLease struct {
-	locks.RenewableLease // nil
-	term                 locks.Term
-	c                    *scene
+	locks.Lease // nil
+	term        locks.Term
+	c           *scene
 }
 
 func (l sceneLease) Term() locks.Term { return l.term }

@@ -102,7 +102,7 @@ func (w *waiter) report() {
 func (w *waiter) mayLook() bool {
 	pause, place := max(lookPause, lookByCost*w.cost), w.place.Load()
 	if place > farPlace {
-		if locks.HasLeases(w.Store) {
+		if w.leases() != nil {
 			return false
 		}
 		pause = max(pause, time.Duration(place)*lookByPlace)

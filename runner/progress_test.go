@@ -23,14 +23,11 @@ type shown struct {
 	began  time.Time
 }
 
-// shownLeases is one with leases.
-type shownLeases struct {
-	locks.LeaseStore
-	*shown
-}
-
-func (s shownLeases) Entries(ctx context.Context, name string) ([]locks.Entry, error) {
-	return s.shown.Entries(ctx, name)
+func (s *shown) Abilities() locks.Abilities {
+	if s.leased {
+		return leasesOnly()
+	}
+	return locks.Abilities{}
 }
 
 func (s *shown) Entries(ctx context.Context, name string) ([]locks.Entry, error) {
@@ -58,7 +55,7 @@ func waitsAt(place int, store locks.Store, report func(*Waiting) time.Duration) 
 	}
 	ticket := locks.Ticket(queuedTicket{})
 	w.queued.Store(&ticket)
-	w.ctx, w.cancel = context.WithCancelCause(context.Background())
+	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.place.Store(int64(place))
 	return w
 }
@@ -68,11 +65,7 @@ func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string)
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s.began = time.Now()
-		var store locks.Store = s
-		if s.leased {
-			store = shownLeases{shown: s}
-		}
-		r := waitsAt(place, store, func(w *Waiting) time.Duration {
+		r := waitsAt(place, s, func(w *Waiting) time.Duration {
 			if w == nil {
 				told = append(told, "over")
 				return 0
@@ -87,7 +80,7 @@ func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		r.cancel(nil)
+		r.cancel()
 		r.endProgress(true)
 		synctest.Wait()
 	})
@@ -164,7 +157,7 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 		if err := w.updateProgress(); err != nil || w.looks == nil {
 			t.Fatal("there is no look", err)
 		}
-		w.cancel(nil)
+		w.cancel()
 		w.endProgress(true)
 		time.Sleep(time.Minute)
 		w.noted = false

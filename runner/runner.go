@@ -150,13 +150,33 @@ func (r *Run) prepare() *supervisor {
 	}
 	s.cmd = prepareCommand(r.Argv, r.Env, r.Request, r.Store.URL())
 	s.signal = s.send
-	if locks.HasLeases(r.Store) && !r.OnlyWarn {
+	if r.NeedsWatchdog() {
 		s.watchdog = &watchdog{run: s, program: r.Watchdog, socket: -1}
 	}
-	if locks.IsPlain(r.Store) || locks.HasLeases(r.Store) { // else the store itself answers
+	if r.leases() != nil || r.Store.Abilities().Queue == nil { // else the store itself answers
 		s.status = &statusServer{run: r}
 	}
 	return s
+}
+
+// leases is what the store can do if its grants expire; nil: they do not.
+func (r *Run) leases() locks.Leases { return r.Store.Abilities().Leases }
+
+// NeedsWatchdog reports whether a watchdog ends the command when the lease does.
+func (r *Run) NeedsWatchdog() bool { return r.leases() != nil && !r.OnlyWarn }
+
+// warn logs what makes the store's promises weaker, or waiting slower. It reports whether there was
+// anything.
+func (r *Run) warn(waiting bool) bool {
+	leases := r.leases()
+	if leases == nil {
+		return false
+	}
+	warnings := leases.Warnings(waiting)
+	for _, warning := range warnings {
+		r.Log(true, warning)
+	}
+	return len(warnings) > 0
 }
 
 // wait waits for the slot. The descriptors that the start needs are reserved meanwhile: if there
@@ -187,7 +207,7 @@ func (s *supervisor) wait() *Outcome {
 	case failed != nil:
 		return failed
 	}
-	s.lease = lease
+	s.lease, s.later = lease, w.later
 	g := lease.Grant()
 	s.Log(false, "slot taken", "slots", append([]int{}, g.Slots...), "fence", g.Fence, "waited", s.waited, "id", g.Ref.String())
 	return nil
@@ -217,7 +237,7 @@ func (s *supervisor) checkCalls() error {
 }
 
 // noLease is the lease of a run without a slot.
-type noLease struct{}
+type noLease struct{ locks.Lasting }
 
 func (noLease) Grant() locks.Grant            { return locks.Grant{} }
 func (noLease) Files() []int                  { return nil }
@@ -320,10 +340,11 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 	hold := r.Request.Hold
 	err := lease.Release(context.Background())
 	var held error
-	if q, ok := r.Store.(locks.QueueStore); ok && hold > 0 && unused && !failed(err) {
+	if hold > 0 && unused && !failed(err) { // only a store with a queue has holds
 		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 		defer cancel()
-		held = q.Evict(ctx, lease.Grant().Ref, "nothing was begun with it")
+		queue := r.Store.Abilities().Queue
+		held = queue.Evict(ctx, []locks.Ref{lease.Grant().Ref}, "nothing was begun with it")[0]
 	}
 	return func() {
 		switch {
@@ -344,8 +365,8 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 // outlastsLease reports whether a hold that lasts for so long ends after the lease.
 func outlastsLease(hold time.Duration, lease locks.Lease) bool {
 	left := time.Duration(0)
-	if l, ok := lease.(locks.RenewableLease); ok {
-		left = l.Term().End().Sub(locks.BootTime())
+	if term := lease.Term(); term.Ends() {
+		left = term.End().Sub(locks.BootTime())
 	}
 	return hold > 0 && hold >= left
 }
@@ -355,7 +376,7 @@ func takenBack(err error) error { return fmt.Errorf("the slot was taken back: %w
 
 // tooLate is the outcome of a lease that ended before the command could begin. The store says why: an
 // eviction is as one from the queue, everything else an outage.
-func (r *Run) tooLate(lease locks.RenewableLease, err error) *Outcome {
+func (r *Run) tooLate(lease locks.Lease, err error) *Outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), renewal.TryLimit(lease.Term().TTL))
 	defer cancel()
 	_, why := lease.Renew(ctx)

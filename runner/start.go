@@ -25,15 +25,15 @@ func (s *supervisor) start() *Outcome {
 	if s.Exec {
 		return s.becomeCommand()
 	}
-	if l, ok := s.lease.(locks.RenewableLease); ok {
+	if s.lease.Term().Ends() {
 		killAfter := s.KillAfter
 		if s.OnlyWarn {
 			killAfter = 0 // nobody is told to stop
 		}
-		s.renewer = renewal.New(l, locks.BootTime, killAfter, s.Relay.Wake, s.Log)
+		s.renewer = renewal.New(s.lease, locks.BootTime, killAfter, s.Relay.Wake, s.Log)
 		s.term = s.renewer.Term
 		if !s.OnlyWarn && s.clock() >= s.renewer.StopAt() { // the command would be stopped at once
-			return s.tooLate(l, errTooLate)
+			return s.tooLate(s.lease, errTooLate)
 		}
 	}
 	if err := s.status.serve(heldLease{lease: s.lease, onLost: s.renewer.RenewSoon}); err != nil {
@@ -61,7 +61,7 @@ func (s *supervisor) start() *Outcome {
 	}
 	switch {
 	case errors.Is(err, errTooLate):
-		return s.tooLate(s.lease.(locks.RenewableLease), err)
+		return s.tooLate(s.lease, err)
 	case err == errNoAnswer: // as if it was lost while the command ran
 		return &Outcome{Kind: Lost, Err: err}
 	case err != nil:
@@ -75,15 +75,11 @@ func (s *supervisor) start() *Outcome {
 	if s.watchdog != nil {
 		s.Relay.Watch(s.watchdog.socket)
 	}
-	if l, ok := s.lease.(locks.Settler); ok {
-		l.Settle()
+	if s.later != nil {
+		s.later()
 	}
 	s.Log(false, "command started", "pid", s.pid)
-	if w, ok := s.Store.(locks.LeaseStore); ok {
-		for _, warning := range w.Warnings(false) {
-			s.Log(true, warning)
-		}
-	}
+	s.warn(false)
 	return nil
 }
 

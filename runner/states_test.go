@@ -175,7 +175,7 @@ func TestTransitionsWithAWatchdog(t *testing.T) {
 			t.Errorf("%s: %v, want that it says %v", c.what, out.Err, c.renew)
 		}
 		noChildren(t)
-		free(t, store.QueueStore)
+		free(t, store.Store)
 	}
 }
 

@@ -100,13 +100,9 @@ func (s *statusServer) answer(ctx context.Context, q held.Question) error {
 	case q != held.Still:
 		return errors.New("that question is not known: the golock that holds the slot is of another version")
 	}
-	lease, ok := l.lease.(locks.RenewableLease)
-	if !ok {
-		return nil // a kernel lock is held as long as this process has it open
-	}
-	ctx, cancel := context.WithTimeout(ctx, renewal.TryLimit(lease.Term().TTL))
+	ctx, cancel := context.WithTimeout(ctx, renewal.TryLimit(l.lease.Term().TTL))
 	defer cancel()
-	err := lease.Confirm(ctx)
+	err := l.lease.Confirm(ctx)
 	if errors.Is(err, locks.ErrLost) {
 		l.onLost()
 	}

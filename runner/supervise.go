@@ -29,6 +29,7 @@ type supervisor struct {
 	status   *statusServer    // nil: none
 	lease    locks.Lease      // nil: not granted
 	renewer  *renewal.Renewer // nil: the lease needs none
+	later    func()           // what the store does when the command has started; nil: nothing
 	pending  []syscall.Signal
 
 	preexisting []proctree.Process

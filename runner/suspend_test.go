@@ -24,6 +24,8 @@ type queued struct {
 	wait func(context.Context)
 }
 
+func (queued) Abilities() locks.Abilities { return locks.Abilities{} }
+
 func (queued) URL() string { return "queued" }
 
 func (s queued) Join(context.Context, locks.Request) (locks.Ticket, error) {
@@ -82,16 +84,25 @@ func TestEvictedWhenASignalComes(t *testing.T) {
 
 // played is a store with leases whose Join is the test's. It has nothing to show.
 type played struct {
-	locks.LeaseStore
-	join func(context.Context) error
+	locks.Store
+	join    func(context.Context) error
+	request locks.Request // the last one
 }
+
+// leasesOnly are the abilities of a store that is known to have leases.
+func leasesOnly() locks.Abilities {
+	return locks.Abilities{Queue: struct{ locks.Queue }{}, Leases: struct{ locks.Leases }{}}
+}
+
+func (*played) Abilities() locks.Abilities { return leasesOnly() }
 
 func (*played) URL() string { return "played" }
 
-func (s *played) Join(ctx context.Context, _ locks.Request) (locks.Ticket, error) {
-	if ctx.Err() != nil { // the attempt that may not wait
-		return nil, ctx.Err()
+func (s *played) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
+	if r.AtOnce {
+		return nil, locks.ErrWouldBlock
 	}
+	s.request = r
 	return nil, s.join(ctx)
 }
 
@@ -136,7 +147,7 @@ func TestAnsweredAtTheLastMoment(t *testing.T) {
 	for answer, want := range map[error]Kind{context.Canceled: Busy, &locks.BusyError{Name: "n", Full: true}: Busy, refused: Refused} {
 		r := testRun(t, &played{}, "true")
 		r.Wait, r.Unavailable = time.Second, RunAnyway
-		w := &waiter{Run: r, attempt: &attempt{cancel: func(error) {}, ended: make(chan struct{}), err: answer}}
+		w := &waiter{Run: r, attempt: &attempt{cancel: func() {}, ended: make(chan struct{}), err: answer}}
 		isQueued := answer == context.Canceled
 		if isQueued {
 			ticket := locks.Ticket(queuedTicket{})
@@ -173,7 +184,7 @@ func (l grantedLease) Evicted() error {
 func TestEvictedBeforeItKnew(t *testing.T) {
 	r := testRun(t, &played{}, "true")
 	w := &waiter{Run: r, attempt: &attempt{
-		cancel: func(error) {}, ended: make(chan struct{}), lease: grantedLease{released: new(bool)},
+		cancel: func() {}, ended: make(chan struct{}), lease: grantedLease{released: new(bool)},
 	}}
 	close(w.ended)
 	if o := w.interrupted(unix.SIGTERM); !errors.As(o.Err, new(*locks.EvictedError)) {

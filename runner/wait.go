@@ -57,7 +57,10 @@ type waiter struct {
 // queued.
 type attempt struct {
 	ctx    context.Context
-	cancel context.CancelCauseFunc
+	cancel context.CancelFunc
+
+	stopsSoon atomic.Bool // this process is about to be stopped (suspend)
+
 	place  atomic.Int64 // in the queue; 0: not known
 	pause  atomic.Pointer[locks.QuarantineError]
 	queued atomic.Pointer[locks.Ticket] // nil: not in the queue
@@ -65,6 +68,7 @@ type attempt struct {
 	ended  chan struct{} // closed when these are final
 	ticket locks.Ticket  // nil: not joined
 	lease  locks.Lease
+	later  func() // what the store does when the command has started; nil: nothing
 	err    error
 }
 
@@ -89,7 +93,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	defer func() {
 		w.noteMade() // also if the attempt has ended since the last look
 		w.endProgress(false)
-		w.cancel(nil)
+		w.cancel()
 		if w.Terminal {
 			w.Relay.DropStop()
 		}
@@ -97,7 +101,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	for {
 		w.noteMade()
 		if failed := w.unwanted(); failed != nil {
-			_ = w.leave(nil, releaseLimit) // nobody is kept waiting by it
+			_ = w.leave(releaseLimit) // nobody is kept waiting by it
 			return nil, failed
 		}
 		select {
@@ -108,7 +112,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		w.noteQueued()
 		w.warnOfWaiting()
 		if err := cmp.Or(w.status.failure(), w.updateProgress()); err != nil {
-			_ = w.leave(nil, leaveLimit)
+			_ = w.leave(leaveLimit)
 			return nil, w.refusal(err)
 		}
 		w.makeReady()
@@ -149,7 +153,7 @@ func (w *waiter) noteMade() {
 func (w *waiter) begin(pause time.Duration) {
 	w.begins = time.Now().Add(pause)
 	a := &attempt{ended: make(chan struct{})}
-	a.ctx, a.cancel = context.WithCancelCause(context.Background())
+	a.ctx, a.cancel = context.WithCancel(context.Background())
 	w.attempt, w.noted = a, false
 	request := w.Request
 	request.NoWait = w.Wait == 0
@@ -162,12 +166,15 @@ func (w *waiter) begin(pause time.Duration) {
 	if w.Wait == 0 {
 		request.Refusals = refusalLimitNoWait
 	}
+	request.JoinLimit = w.askLimit()
+	request.StopsSoon = a.stopsSoon.Load
+	request.Later = func(work func()) { a.later = work }
 	request.Made = func(path string) { w.made.Store(&path) }
 	if pause == 0 {
-		atOnce, now := context.WithCancel(a.ctx)
-		now()
-		a.join(atOnce, w.Store, request)
-		if errors.Is(a.err, context.Canceled) {
+		atOnce := request
+		atOnce.AtOnce = true
+		a.join(w.Store, atOnce)
+		if errors.Is(a.err, locks.ErrWouldBlock) {
 			a.err = nil
 		}
 		if a.final() {
@@ -188,13 +195,7 @@ func (w *waiter) begin(pause time.Duration) {
 			}
 		}
 		if a.ticket == nil {
-			joining := a.ctx
-			if limit := w.askLimit(); limit > 0 && locks.HasLeases(w.Store) {
-				var cancel context.CancelFunc
-				joining, cancel = context.WithTimeout(a.ctx, limit)
-				defer cancel()
-			}
-			a.join(joining, w.Store, request)
+			a.join(w.Store, request)
 			if !a.final() {
 				w.Relay.Wake()
 			}
@@ -208,9 +209,9 @@ func (w *waiter) begin(pause time.Duration) {
 func (a *attempt) final() bool { return a.lease != nil || a.err != nil }
 
 // join joins the queue. It fetches the lease too if that is granted.
-func (a *attempt) join(ctx context.Context, store locks.Store, r locks.Request) {
+func (a *attempt) join(store locks.Store, r locks.Request) {
 	defer locks.Recover(&a.err)
-	ticket, err := store.Join(ctx, r)
+	ticket, err := store.Join(a.ctx, r)
 	if a.err = err; err != nil {
 		return
 	}
@@ -287,13 +288,8 @@ func (w *waiter) noteQueued() {
 
 // warnOfWaiting says once what makes the waiting slower. It need not be known when the run queues.
 func (w *waiter) warnOfWaiting() {
-	store, ok := w.Store.(locks.LeaseStore)
-	if !ok || w.warned || !w.noted || w.Wait == 0 {
-		return
-	}
-	for _, warning := range store.Warnings(true) {
-		w.Log(true, warning)
-		w.warned = true
+	if !w.warned && w.noted && w.Wait != 0 {
+		w.warned = w.warn(true)
 	}
 }
 
@@ -305,9 +301,9 @@ func (w *waiter) received() (locks.Lease, *Outcome) {
 	if w.err != nil {
 		return nil, w.refusal(w.err)
 	}
-	if l, ok := w.lease.(locks.RenewableLease); ok && locks.BootTime() >= l.Term().End() {
-		out := w.tooLate(l, errTooLate)
-		w.release(l, true, 0)()
+	if term := w.lease.Term(); term.Ends() && locks.BootTime() >= term.End() {
+		out := w.tooLate(w.lease, errTooLate)
+		w.release(w.lease, true, 0)()
 		return nil, out
 	}
 	return w.lease, nil
@@ -321,8 +317,8 @@ func (w *waiter) sayReplaced(ticket locks.Ticket) {
 
 // giveUp ends the attempt. It waits for the result, at most limit: the place in the queue is gone
 // then, or the slot was granted just before.
-func (w *waiter) giveUp(cause error, limit time.Duration) (locks.Lease, error) {
-	w.cancel(cause)
+func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
+	w.cancel()
 	select {
 	case <-w.ended:
 		return w.lease, w.err
@@ -333,11 +329,11 @@ func (w *waiter) giveUp(cause error, limit time.Duration) (locks.Lease, error) {
 
 // leave gives up and releases a slot that was granted too late. The error says that it, or the place
 // in the queue, was evicted: others may use that record afterwards.
-func (w *waiter) leave(cause error, limit time.Duration) (evicted error) {
+func (w *waiter) leave(limit time.Duration) (evicted error) {
 	if ticket := w.queued.Load(); ticket != nil {
 		evicted = (*ticket).Evicted()
 	}
-	lease, err := w.giveUp(cause, limit)
+	lease, err := w.giveUp(limit)
 	switch {
 	case lease != nil:
 		evicted = cmp.Or(evicted, lease.Evicted())
@@ -350,12 +346,12 @@ func (w *waiter) leave(cause error, limit time.Duration) (evicted error) {
 
 // timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
-	lease, err := w.giveUp(nil, giveUpLimit)
+	lease, err := w.giveUp(giveUpLimit)
 	cancelled := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case lease != nil, !cancelled, errors.As(err, new(*locks.OutageError)):
 		return w.received() // just in time
-	case w.queued.Load() == nil && locks.HasLeases(w.Store):
+	case w.queued.Load() == nil && w.leases() != nil:
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}
 	return nil, &Outcome{Kind: Busy, Err: w.whyBusy()}
@@ -373,7 +369,7 @@ func (w *waiter) ignores(sig syscall.Signal) bool {
 
 // interrupted ends the waiting because of a signal.
 func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
-	if evicted := w.leave(nil, leaveLimit); evicted != nil && sig == unix.SIGTERM {
+	if evicted := w.leave(leaveLimit); evicted != nil && sig == unix.SIGTERM {
 		return w.refusal(evicted)
 	}
 	return interruptedBy(sig)
@@ -382,7 +378,8 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 // suspend leaves the queue, stops golock, and joins anew when it is continued: a stopped process in
 // the queue would hold up everybody behind it. So it waits for the end of the attempt.
 func (w *waiter) suspend() *Outcome {
-	if err := w.leave(locks.ErrStandsStill, math.MaxInt64); err != nil {
+	w.stopsSoon.Store(true)
+	if err := w.leave(math.MaxInt64); err != nil {
 		return w.refusal(err)
 	}
 	if w.noted {

@@ -66,7 +66,7 @@ func Watchdog(args []string, open func(url string) (locks.Store, error)) error {
 	case err != nil:
 		return err
 	}
-	return store.(locks.LeaseStore).Attach(ref).Release(context.Background())
+	return store.Abilities().Leases.Attach(ref).Release(context.Background())
 }
 
 // becomeGolock executes golock's program as a watchdog whose golock is gone: this one is the lean

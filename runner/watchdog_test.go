@@ -19,7 +19,7 @@ import (
 // leasedStore makes a local store one with leases, so that golock has a watchdog. What the watchdog
 // is for is tested from outside, in test/guard.
 type leasedStore struct {
-	locks.QueueStore
+	*local.Store
 	ttl   time.Duration
 	age   time.Duration // of a lease when it is granted
 	renew func() error
@@ -27,12 +27,16 @@ type leasedStore struct {
 	release error // of each release
 }
 
+func (s leasedStore) Abilities() locks.Abilities {
+	return locks.Abilities{Queue: s.Store, Leases: s, MaxUnits: locks.MaxUnits}
+}
+
 func (s leasedStore) Warnings(bool) []string { return nil }
 
-func (s leasedStore) Attach(locks.Ref) locks.RenewableLease { return &leasedLease{store: s} }
+func (s leasedStore) Attach(locks.Ref) locks.Lease { return &leasedLease{store: s} }
 
 func (s leasedStore) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	t, err := s.QueueStore.Join(ctx, r)
+	t, err := s.Store.Join(ctx, r)
 	return leasedTicket{t, s}, err
 }
 
@@ -88,7 +92,7 @@ func (l *leasedLease) Release(ctx context.Context) error {
 }
 
 func newLeasedStore(t *testing.T, ttl time.Duration) leasedStore {
-	return leasedStore{QueueStore: local.New(t.TempDir()), ttl: ttl}
+	return leasedStore{Store: local.New(t.TempDir()), ttl: ttl}
 }
 
 // A command may have centuries to end, longer than the clock counts: it is not killed at once.

@@ -19,7 +19,7 @@ const (
 // Entries implements locks.Store, whatever the name: there is one lock. Nobody knows
 // who waits. The process of a holder is shown to those who may look into it.
 func (s *Store) Entries(_ context.Context, name string) (entries []locks.Entry, _ error) {
-	inodes := s.inodes(s.Traits().MaxUnits)
+	inodes := s.inodes(s.Abilities().MaxUnits)
 	if slices.Max(inodes) == 0 {
 		return nil, nil
 	}

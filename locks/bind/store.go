@@ -39,10 +39,10 @@ const (
 // URL implements locks.Store.
 func (s *Store) URL() string { return s.address.url() }
 
-// Traits implements locks.Store.
-func (s *Store) Traits() locks.Traits {
+// Abilities implements locks.Store.
+func (s *Store) Abilities() locks.Abilities {
 	name, isSocket := s.address.(socketName)
-	return locks.Traits{
+	return locks.Abilities{
 		MaxUnits: min(maxUnits, s.address.units()),
 		NoWeight: "without a queue a heavier run could wait for ever behind lighter ones",
 		NoShared: "an address cannot be shared; a lock for several is --max N",

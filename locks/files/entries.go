@@ -33,7 +33,7 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, _ 
 	return all, errors.Join(unread, locks.JoinSome(failed), lease.Located(s.URL(), lease.Invalid(invalid)))
 }
 
-// Find implements locks.QueueStore.
+// Find implements locks.Queue.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	entries, err := lease.Await(ctx, func() (_ []locks.Entry, err error) {
 		d := s.directoryOf(ref.Key)

@@ -85,7 +85,7 @@ func before(s *files.Store, at string, f func()) {
 }
 
 // keep renews a lease until the test ends or stop is called.
-func keep(t testing.TB, l locks.RenewableLease) (stop func()) {
+func keep(t testing.TB, l locks.Lease) (stop func()) {
 	stop = KeepRenewed(l, func(err error) { t.Errorf("Renew: %v", err) })
 	t.Cleanup(stop)
 	return stop

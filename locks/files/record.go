@@ -17,7 +17,7 @@ import (
 // heartbeat; the rest describes the owner.
 type record struct {
 	owner.Owner
-	NoGolock bool          `json:"no_golock,omitempty"` // see locks.Request
+	NoGolock bool          `json:"no_golock,omitempty"` // there is no locks.Keeper.HasGolock
 	Clock    string        `json:"clock"`               // the name of the owner's
 	Process  process       `json:"process"`
 	TTL      time.Duration `json:"ttl"`

@@ -133,7 +133,7 @@ func (s *schedule) granted(i int, l locks.Lease) {
 	var beside []locks.Claim
 	taken := map[int]int{}
 	for j, o := range s.all {
-		late := o.stalls && o.lease != nil && now() >= o.lease.(locks.RenewableLease).Term().End()
+		late := o.stalls && o.lease != nil && now() >= o.lease.Term().End()
 		if !o.inside || late {
 			if o.lease != nil && l.Grant().Fence <= o.lease.Grant().Fence && !locks.Admits([]locks.Claim{o.claim}, w.claim) {
 				s.wrong("%d has fence %d after %d of %d, which is gone", i, l.Grant().Fence, o.lease.Grant().Fence, j)

@@ -45,7 +45,7 @@ type Store struct {
 	at        func(step string) // called before the steps of the protocol, for tests
 }
 
-var _ locks.LeaseStore = (*Store)(nil)
+var _ locks.Store = (*Store)(nil)
 
 // New names the primitive, mkdir, symlink or excl, and the directory: an absolute path.
 func New(scheme, dir string) *Store {
@@ -58,13 +58,16 @@ func New(scheme, dir string) *Store {
 	return s
 }
 
+// Abilities implements locks.Store.
+func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
+
 // Close implements locks.Store. Nothing stays open.
 func (s *Store) Close() error { return nil }
 
-// Warnings implements locks.LeaseStore. There are none.
+// Warnings implements locks.Leases. There are none.
 func (s *Store) Warnings(bool) []string { return nil }
 
-// Forget implements locks.QueueStore.
+// Forget implements locks.Queue.
 func (s *Store) Forget(ctx context.Context, name string) error {
 	_, err := lease.Await(ctx, func() (struct{}, error) {
 		path := s.directoryOf(locks.KeyOf(name)).path

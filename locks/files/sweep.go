@@ -24,7 +24,7 @@ const sweepShare = 3
 // not changed.
 const sweepLimit = 2 * lease.DefaultTTL
 
-// Sweep implements locks.QueueStore. It takes as long as the longest TTL of the entries
+// Sweep implements locks.Queue. It takes as long as the longest TTL of the entries
 // whose heartbeat does not change, but not longer than sweepLimit: only that tells the dead from the
 // living. What cannot be read or removed hides nothing else.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {

@@ -63,7 +63,7 @@ func TestSlowReader(t *testing.T) {
 		w := Queue(t, reader, "n")
 		before(releaser, "write", func() { // of a version that grants to w
 			armed.Store(true)
-			testkit.Must(t, s.Evict(background, w.Ref, "a test")) // the version of that number
+			testkit.Must(t, s.Evict(background, []locks.Ref{w.Ref}, "a test")[0]) // the version of that number
 			<-reads
 			Take(t, s, "n")
 			churn(t, url)

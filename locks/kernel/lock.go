@@ -60,6 +60,7 @@ func (t *ticket) Wait(ctx context.Context) (_ locks.Lease, err error) {
 
 // Lease is a lock that open descriptors hold.
 type Lease struct {
+	locks.Lasting
 	grant   locks.Grant
 	fds     []int
 	release func() error

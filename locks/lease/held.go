@@ -9,7 +9,7 @@ import (
 	"golock/locks/queue"
 )
 
-// Lease implements locks.RenewableLease, for a slot of this process or of another one
+// Lease implements locks.Lease, for a slot of this process or of another one
 // (Attach).
 type Lease struct {
 	entry Entry
@@ -30,9 +30,9 @@ func newLease(store string, e Entry, a Answer, sent locks.Instant) *Lease {
 	return &Lease{store: store, entry: e, grant: a.Grant, epoch: a.Epoch, term: locks.Term{Asked: sent, TTL: a.TTL}}
 }
 
-// Attach implements locks.LeaseStore. The first renewal tells what is not known yet, as the
+// Attach implements locks.Leases. The first renewal tells what is not known yet, as the
 // TTL, slots and fence.
-func (s *Engine) Attach(ref locks.Ref) locks.RenewableLease {
+func (s *Engine) Attach(ref locks.Ref) locks.Lease {
 	return &Lease{store: s.url, entry: s.entryOf(ref, ""), grant: locks.Grant{Ref: ref}}
 }
 
@@ -43,14 +43,14 @@ func (l *Lease) Grant() locks.Grant {
 	return l.grant
 }
 
-// Term implements locks.RenewableLease.
+// Term implements locks.Lease.
 func (l *Lease) Term() locks.Term {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.term
 }
 
-// Renew implements locks.RenewableLease.
+// Renew implements locks.Lease.
 func (l *Lease) Renew(ctx context.Context) (locks.Term, error) {
 	a, sent, err := l.entry.Ask(ctx, queue.Renew)
 	if err == nil {
@@ -62,7 +62,7 @@ func (l *Lease) Renew(ctx context.Context) (locks.Term, error) {
 	return l.Term(), nil
 }
 
-// Confirm implements locks.RenewableLease.
+// Confirm implements locks.Lease.
 func (l *Lease) Confirm(ctx context.Context) error {
 	a, sent, err := request(ctx, l.store, l.entry, queue.Renew, nil)
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *Lease) Files() []int { return nil }
 // Evicted implements locks.Lease. A renewal tells.
 func (l *Lease) Evicted() error { return nil }
 
-// Events implements locks.RenewableLease.
+// Events implements locks.Lease.
 func (l *Lease) Events() <-chan struct{} { return l.entry.Events() }
 
 // Release implements locks.Lease. It tries until ctx ends, or for two seconds. ErrLost means that
@@ -127,9 +127,17 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// Evict implements locks.QueueStore. The owner hears of it with its next renewal, or sooner
+// Evict implements locks.Queue. The owner hears of it with its next renewal, or sooner
 // where the store can tell it.
-func (s *Engine) Evict(ctx context.Context, ref locks.Ref, by string) error {
+func (s *Engine) Evict(ctx context.Context, refs []locks.Ref, by string) []error {
+	results := make([]error, len(refs))
+	for i, ref := range refs {
+		results[i] = s.evict(ctx, ref, by)
+	}
+	return results
+}
+
+func (s *Engine) evict(ctx context.Context, ref locks.Ref, by string) error {
 	e := s.entryOf(ref, by)
 	defer e.Close()
 	a, _, err := request(ctx, s.url, e, queue.Evict, nil)

@@ -39,8 +39,13 @@ func NewEngine[E Entry](url string, newEntry func(locks.Request) E, entryOf func
 // URL implements locks.Store.
 func (s *Engine) URL() string { return s.url }
 
-// Traits implements locks.Store.
-func (*Engine) Traits() locks.Traits { return locks.Traits{MaxUnits: locks.MaxUnits} }
+// Abilities are those of a store that embeds an Engine.
+func Abilities[S interface {
+	locks.Queue
+	locks.Leases
+}](s S) locks.Abilities {
+	return locks.Abilities{Queue: s, Leases: s, MaxUnits: locks.MaxUnits}
+}
 
 // Answer is what a store says about an entry. Redis sends it as JSON. Fields that it does
 // not send are left out there: to decode their types would cost each start 0.08 ms.
@@ -71,7 +76,7 @@ type Entry interface {
 	// sent. near is called when the waiter is one of the first two. An error is final.
 	Sleep(ctx context.Context, nap queue.Nap, near func()) (a Answer, sent locks.Instant, err error)
 
-	// Events are hints about a lease, as in locks.RenewableLease; nil: there are none.
+	// Events are hints about a lease, as in locks.Lease; nil: there are none.
 	Events() <-chan struct{}
 
 	// Close closes connections and files. Ask may be called after that.

@@ -29,6 +29,14 @@ func (s *Engine) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%s: not asked yet: %w", s.url, err)
 	}
+	if r.AtOnce {
+		return nil, locks.ErrWouldBlock
+	}
+	if r.JoinLimit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.JoinLimit)
+		defer cancel()
+	}
 	limit, bounded, stop := newPatience(ctx, &r)
 	defer stop()
 	r.Connected, r.Answered = limit.connected, limit.answered
@@ -36,14 +44,14 @@ func (s *Engine) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 	a, sent, err := request(bounded, s.url, e, queue.Join, limit)
 	switch {
 	case a.Doubtful && err != nil:
-		giveUp(ctx, s.url, e) // an attempt may have made the entry
+		giveUp(&r, s.url, e) // an attempt may have made the entry
 		return nil, Located(s.url, err)
 	case err != nil:
 		e.Close()
 		return nil, Located(s.url, err)
 	}
 	t := &Ticket{entry: e, store: s.url, request: r, replaced: a.Replaced, end: time.Now().Add(quarantineLimit)}
-	if err := t.joined(ctx, a, sent); err != nil {
+	if err := t.joined(a, sent); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -64,7 +72,7 @@ const quarantineLimit = 5 * time.Second
 
 // joined handles the answer to a Join. A request that does not queue is postponed if the
 // quarantine is over in time.
-func (t *Ticket) joined(ctx context.Context, a Answer, sent locks.Instant) error {
+func (t *Ticket) joined(a Answer, sent locks.Instant) error {
 	t.postponed, t.quarantine = false, nil
 	switch {
 	case a.Verdict == queue.Granted:
@@ -74,7 +82,7 @@ func (t *Ticket) joined(ctx context.Context, a Answer, sent locks.Instant) error
 		t.nap, t.place = a.Nap, a.Place
 		t.request.TellPlace(a.Place)
 	case a.Quarantine == 0:
-		return t.refused(ctx, a)
+		return t.refused(a)
 	default:
 		t.postponed, t.nap = true, queue.Nap{For: a.Quarantine + time.Millisecond}
 	}
@@ -85,7 +93,7 @@ func (t *Ticket) joined(ctx context.Context, a Answer, sent locks.Instant) error
 		t.request.Quarantined(t.quarantine)
 	}
 	if t.postponed && t.quarantine.End.After(t.end) {
-		giveUp(ctx, t.store, t.entry)
+		giveUp(&t.request, t.store, t.entry)
 		return t.unavailable(t.quarantine)
 	}
 	return nil
@@ -113,27 +121,27 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		}
 		switch {
 		case err != nil:
-			giveUp(ctx, t.store, t.entry)
+			giveUp(&t.request, t.store, t.entry)
 			return nil, err
 		case a.Verdict == queue.Granted:
 			return newLease(t.store, t.entry, a, sent), nil
 		case ctx.Err() != nil:
-			giveUp(ctx, t.store, t.entry)
+			giveUp(&t.request, t.store, t.entry)
 			return nil, t.why(ctx, outage)
 		}
 		a, sent, err = t.entry.Ask(ctx, queue.Join)
 		switch {
 		case err == nil:
-			if err := t.joined(ctx, a, sent); err != nil {
+			if err := t.joined(a, sent); err != nil {
 				return nil, err
 			}
 			outage, nap, pauses = nil, t.nap, backoff{}
 		case ctx.Err() != nil: // the next round ends
 		case !IsTemporary(err):
-			giveUp(ctx, t.store, t.entry)
+			giveUp(&t.request, t.store, t.entry)
 			return nil, Located(t.store, err)
 		case t.postponed && time.Now().After(t.end):
-			giveUp(ctx, t.store, t.entry)
+			giveUp(&t.request, t.store, t.entry)
 			return nil, t.why(ctx, err)
 		default:
 			if t.place <= queue.OutagePlaces {
@@ -157,9 +165,9 @@ func (t *Ticket) why(ctx context.Context, outage error) error {
 }
 
 // refused makes an error of an answer that ends a request.
-func (t *Ticket) refused(ctx context.Context, a Answer) error {
+func (t *Ticket) refused(a Answer) error {
 	if a.Verdict == queue.Evicted {
-		giveUp(ctx, t.store, t.entry) // an answer that was lost may have granted it
+		giveUp(&t.request, t.store, t.entry) // an answer that was lost may have granted it
 		return &locks.EvictedError{By: a.By}
 	}
 	t.entry.Close()
@@ -180,12 +188,12 @@ const (
 	leaveWait  = 100 * time.Millisecond // for so long the caller waits
 )
 
-// giveUp has the entry leave. It waits a moment for the store to know, as the process may
-// be about to end; the rest is done in the background. A process that is about to be
-// stopped (the cause of ctx) has no background.
-func giveUp(ctx context.Context, store string, e Entry) {
+// giveUp has the entry of a request leave. It waits a moment for the store to know, as the process
+// may be about to end; the rest is done in the background. A process that is about to be stopped
+// (locks.Request.StopsSoon) has no background.
+func giveUp(r *locks.Request, store string, e Entry) {
 	wait := leaveWait
-	if errors.Is(context.Cause(ctx), locks.ErrStandsStill) {
+	if r.MustLeaveFirst() {
 		wait = leaveLimit
 	}
 	waiting, left := context.WithTimeout(context.Background(), wait)

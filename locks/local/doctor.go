@@ -130,7 +130,7 @@ func (x *examination) mounts(proc string, pids []int) {
 // unprotected names the commands that run without their slot. What cannot be read of the directory is
 // for golock ls to say: it is another user's, or damaged.
 func (x *examination) unprotected(ctx context.Context) {
-	entries, _ := x.store.Unprotected(ctx, "")
+	entries, _ := x.store.unprotected(ctx, "")
 	for _, e := range entries {
 		x.Add(locks.Problem, "slots", fmt.Sprintf("process %d runs without its slot of lock %q, which it has closed: %s", e.PID, e.Name, strings.Join(e.Command, " ")),
 			"golock became this command (--exec), and a command that closes all descriptors frees the slot: another run can start beside it",

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -56,13 +57,13 @@ func (s *Store) Entries(ctx context.Context, name string) ([]locks.Entry, error)
 	return s.list(ctx, ofName(name), (*lockFile).isLive)
 }
 
-// Unprotected implements locks.UnprotectedLister: the record stays when its byte is unlocked, until
+// unprotected is locks.Abilities.Unprotected: the record stays when its byte is unlocked, until
 // somebody else takes a place in the queue.
-func (s *Store) Unprotected(ctx context.Context, name string) ([]locks.Entry, error) {
+func (s *Store) unprotected(ctx context.Context, name string) ([]locks.Entry, error) {
 	return s.list(ctx, ofName(name), (*lockFile).isUnprotected)
 }
 
-// Find implements locks.QueueStore. A slot whose golock is gone counts as held as long
+// Find implements locks.Queue. A slot whose golock is gone counts as held as long
 // as somebody keeps it.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return ref.In(s.list(ctx, ofKey(ref.Key), (*lockFile).isLive))
@@ -189,7 +190,11 @@ func (d *directory) withTable(
 	if access == unix.O_RDONLY {
 		kind = unix.F_RDLCK
 	}
-	if err := file.gate(ctx, kind, limit); err != nil {
+	err = file.gate(ctx, kind, limit)
+	if err == locks.ErrWouldBlock { // the time was spent on others
+		err = &locks.PathError{Path: file.path, Err: errors.New("is being changed by somebody else, as others were for long")}
+	}
+	if err != nil {
 		return err
 	}
 	defer file.openGate()
@@ -252,6 +257,6 @@ func (p *place) busy(tab *table) *locks.BusyError {
 }
 
 var (
-	_ locks.QueueStore        = (*Store)(nil)
-	_ locks.UnprotectedLister = (*Store)(nil)
+	_ locks.Store = (*Store)(nil)
+	_ locks.Queue = (*Store)(nil)
 )

@@ -106,14 +106,8 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 	return &victim{record: *r, again: again, file: f, kernelName: f.kernelName()}, nil
 }
 
-// Evict implements locks.QueueStore.
-func (s *Store) Evict(ctx context.Context, ref locks.Ref, by string) error {
-	return s.EvictAll(ctx, []locks.Ref{ref}, by)[0]
-}
-
-// EvictAll implements locks.BatchEvictor. It reads the table once: a file may have thousands of
-// entries.
-func (s *Store) EvictAll(ctx context.Context, refs []locks.Ref, by string) []error {
+// Evict implements locks.Queue. It reads the table once: a file may have thousands of entries.
+func (s *Store) Evict(ctx context.Context, refs []locks.Ref, by string) []error {
 	results := make([]error, len(refs))
 	victims := make([]*victim, len(refs))
 	places := map[locks.ID]int{}

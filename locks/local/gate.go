@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,7 +23,8 @@ const (
 )
 
 // gate locks the table, with F_RDLCK to look only. A process is inside for
-// microseconds. If one has been stopped there, the error names it.
+// microseconds. If one has been stopped there, the error names it. A limit of notAtAll
+// gives ErrWouldBlock if somebody is inside.
 func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) error {
 	err := setLock(f.fd, kind, gateByte)
 	switch {
@@ -35,7 +35,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case limit == notAtAll:
-		return &locks.PathError{Path: f.path, Err: errors.New("is being changed by somebody else, as others were for long")}
+		return locks.ErrWouldBlock
 	}
 	got, gone := make(chan error), make(chan struct{})
 	defer close(gone)

@@ -153,8 +153,8 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 	if !queued() {
 		t.Error("the next one was woken before Settle")
 	}
-	second.Settle()
-	second.Settle()
+	second.unlockWaitByte()
+	second.unlockWaitByte()
 	if queued() {
 		t.Error("the next one was not woken by Settle")
 	}

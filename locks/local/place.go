@@ -49,7 +49,11 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 	}
 	p.file = f
 	f.fd = fdtable.MoveHigh(f.fd)
-	if err := f.gate(ctx, unix.F_WRLCK, gateLimit); err != nil {
+	limit := gateLimit
+	if p.request.AtOnce {
+		limit = notAtAll
+	}
+	if err := f.gate(ctx, unix.F_WRLCK, limit); err != nil {
 		return nil, err
 	}
 	defer f.openGate()

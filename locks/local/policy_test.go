@@ -46,7 +46,7 @@ func TestEvictionBesideAStaleRecord(t *testing.T) {
 	Release(t, held)
 	Release(t, stale)
 	rewrite(t, lockPath(dir, "x"), func(r *record) { r.id = held.Grant().Ref.ID })
-	testkit.Must(t, s.Evict(background, held.Grant().Ref, "a test"))
+	testkit.Must(t, s.Evict(background, []locks.Ref{held.Grant().Ref}, "a test")[0])
 	if left := List(t, s, "x"); len(left) != 0 {
 		t.Errorf("left: %+v", left)
 	}

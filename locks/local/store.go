@@ -43,9 +43,9 @@ func (s *Store) URL() string {
 	return (&url.URL{Scheme: "local", Path: s.path}).String()
 }
 
-// Traits implements locks.Store.
-func (s *Store) Traits() locks.Traits {
-	return locks.Traits{MaxUnits: maxUnits}
+// Abilities implements locks.Store.
+func (s *Store) Abilities() locks.Abilities {
+	return locks.Abilities{Queue: s, MaxUnits: maxUnits, EvictsTogether: true, Unprotected: s.unprotected}
 }
 
 // Close implements locks.Store. Nothing is open but what leases and tickets have.
@@ -57,6 +57,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	if err := t.join(ctx); err != nil {
 		return nil, err
 	}
+	t.request.AtOnce = false // Wait may wait, and may have to join anew
 	return t, nil
 }
 
@@ -68,7 +69,7 @@ func (s *Store) newRecord(r locks.Request, c clock) record {
 		since:   time.Now().UnixMicro(),
 		replace: uint8(slices.Index(replacements, r.Replace)),
 	}}
-	if r.NoGolock {
+	if !r.Keeper.HasGolock() {
 		self.noGolock = 1
 	}
 	c.sign(&self)
@@ -87,15 +88,14 @@ type lease struct {
 // Evicted implements locks.Lease.
 func (l *lease) Evicted() error { return l.place.evicted() }
 
-// Settle implements locks.Settler. It wakes the next waiter, which looks and sleeps again:
-// that need not delay the command.
-func (l *lease) Settle() {
+// unlockWaitByte wakes the next waiter, which looks and sleeps again: that need not delay the command.
+func (l *lease) unlockWaitByte() {
 	if f := l.place.file; f != nil {
 		_ = setLock(f.fd, unix.F_UNLCK, waitByte(l.place.self.ticket))
 	}
 }
 
-// Forget implements locks.QueueStore.
+// Forget implements locks.Queue.
 func (s *Store) Forget(_ context.Context, name string) error {
 	d, err := openDirectory(s.path, s.roots, false)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golock/locks"
 )
 
-// Sweep implements locks.QueueStore: it frees the records of those who are gone, and
+// Sweep implements locks.Queue: it frees the records of those who are gone, and
 // removes the lock files of names that nobody holds or waits for. What belongs to other
 // users and may not be changed is left to them.
 //

@@ -121,15 +121,19 @@ func (t *ticket) wait(ctx context.Context) error {
 }
 
 // lookAgain looks once, inside the gate. Only one who holds alone leaves the queue later
-// (Settle).
+// (Request.Later).
 func (p *place) lookAgain(ctx context.Context) (l *lease, err error) {
 	if err := p.file.gate(ctx, unix.F_WRLCK, forever); err != nil {
 		return nil, err
 	}
 	defer func() {
 		p.file.openGate()
-		if l != nil && (len(p.view.holders) > 0 || p.self.weight != p.self.max) {
-			l.Settle()
+		switch {
+		case l == nil:
+		case len(p.view.holders) > 0 || p.self.weight != p.self.max:
+			l.unlockWaitByte()
+		default:
+			p.request.DoLater(l.unlockWaitByte)
 		}
 	}()
 	tab, err := p.load()

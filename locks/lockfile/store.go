@@ -49,9 +49,9 @@ func New(family Family, path string) *Store {
 // URL implements locks.Store.
 func (s *Store) URL() string { return (&url.URL{Scheme: string(s.family), Path: s.path}).String() }
 
-// Traits implements locks.Store.
-func (s *Store) Traits() locks.Traits {
-	return locks.Traits{
+// Abilities implements locks.Store.
+func (s *Store) Abilities() locks.Abilities {
+	return locks.Abilities{
 		MaxUnits: 1,
 		NoMax:    "one lock file lets one in, or with --shared any number",
 		NoWeight: "one lock file has one unit",

@@ -29,7 +29,7 @@ func Chaos(t *testing.T, open func() locks.Store, happens func(n int)) {
 	t.Logf("seed %d", seed)
 	books := map[string]*ledger{}
 	for _, name := range []string{"a", "b"} {
-		books[name] = &ledger{inside: map[locks.RenewableLease]locks.Claim{}, fences: map[int64]bool{}}
+		books[name] = &ledger{inside: map[locks.Lease]locks.Claim{}, fences: map[int64]bool{}}
 	}
 	var all sync.WaitGroup
 	var count atomic.Int64
@@ -65,7 +65,7 @@ func Chaos(t *testing.T, open func() locks.Store, happens func(n int)) {
 // ledger is who is inside, independently of the store.
 type ledger struct {
 	mu     sync.Mutex // guards what follows
-	inside map[locks.RenewableLease]locks.Claim
+	inside map[locks.Lease]locks.Claim
 	fences map[int64]bool
 	visits int
 }
@@ -73,7 +73,7 @@ type ledger struct {
 // enter notes somebody who has been let in. Who is inside longer than his lease
 // lasts, because the machine is too busy to let him go, does not count: a runner
 // would have killed what he does.
-func (b *ledger) enter(t *testing.T, claim locks.Claim, l locks.RenewableLease) {
+func (b *ledger) enter(t *testing.T, claim locks.Claim, l locks.Lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g := l.Grant()
@@ -100,7 +100,7 @@ func (b *ledger) enter(t *testing.T, claim locks.Claim, l locks.RenewableLease) 
 	b.inside[l] = claim
 }
 
-func (b *ledger) leave(l locks.RenewableLease) {
+func (b *ledger) leave(l locks.Lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.inside, l)
@@ -126,7 +126,7 @@ func (b *ledger) act(t *testing.T, s locks.Store, name string, rng *rand.Rand, v
 	if err != nil {
 		return
 	}
-	l := lease.(locks.RenewableLease)
+	l := lease
 	b.enter(t, r.Claim, l)
 	for range stays {
 		one, cancel := context.WithTimeout(context.Background(), ttl/5)

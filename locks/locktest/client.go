@@ -56,15 +56,15 @@ func NewRequest(t testing.TB, name string, changes ...Change) locks.Request {
 }
 
 // Take is granted at once. The test's end releases it.
-func Take(t testing.TB, s locks.Store, name string, changes ...Change) locks.RenewableLease {
+func Take(t testing.TB, s locks.Store, name string, changes ...Change) locks.Lease {
 	t.Helper()
-	return GetOf[locks.RenewableLease](t, s, name, append(changes, NoWait)...)
+	return GetOf[locks.Lease](t, s, name, append(changes, NoWait)...)
 }
 
 // Get waits for the grant, as for the quarantine of a server that was just started.
-func Get(t testing.TB, s locks.Store, name string, changes ...Change) locks.RenewableLease {
+func Get(t testing.TB, s locks.Store, name string, changes ...Change) locks.Lease {
 	t.Helper()
-	return GetOf[locks.RenewableLease](t, s, name, changes...)
+	return GetOf[locks.Lease](t, s, name, changes...)
 }
 
 // GetOf is Get on a store whose leases are of type L.
@@ -192,7 +192,7 @@ func GiveBack(l locks.Lease) error {
 	}
 }
 
-func Renew(t testing.TB, l locks.RenewableLease) {
+func Renew(t testing.TB, l locks.Lease) {
 	t.Helper()
 	if err := TryRenew(l); err != nil {
 		t.Fatalf("Renew: %v", err)
@@ -201,7 +201,7 @@ func Renew(t testing.TB, l locks.RenewableLease) {
 
 // TryRenew is one attempt of a renewal, and another one where a busy machine has let
 // the time of that pass.
-func TryRenew(l locks.RenewableLease) error {
+func TryRenew(l locks.Lease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	for {
@@ -213,7 +213,7 @@ func TryRenew(l locks.RenewableLease) error {
 }
 
 // Lost demands that a lease cannot be renewed any more.
-func Lost(t testing.TB, l locks.RenewableLease) {
+func Lost(t testing.TB, l locks.Lease) {
 	t.Helper()
 	if err := TryRenew(l); !errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew = %v, want ErrLost", err)
@@ -221,7 +221,7 @@ func Lost(t testing.TB, l locks.RenewableLease) {
 }
 
 // NotRenewed demands that a lease cannot be renewed now, and is not lost by that.
-func NotRenewed(t testing.TB, l locks.RenewableLease) error {
+func NotRenewed(t testing.TB, l locks.Lease) error {
 	t.Helper()
 	err := TryRenew(l)
 	if err == nil || errors.Is(err, locks.ErrLost) {
@@ -231,7 +231,7 @@ func NotRenewed(t testing.TB, l locks.RenewableLease) error {
 }
 
 // Sweep demands that a sweep of all names removes so many things.
-func Sweep(t testing.TB, s locks.QueueStore, olderThan time.Duration, want int) {
+func Sweep(t testing.TB, s locks.Queue, olderThan time.Duration, want int) {
 	t.Helper()
 	if n, err := s.Sweep(context.Background(), "", olderThan); n != want || err != nil {
 		t.Fatalf("Sweep = %d, %v, want %d", n, err, want)
@@ -249,12 +249,12 @@ type WaiterOf[L locks.Lease] struct {
 }
 
 // Waiter is one on a store with leases.
-type Waiter = WaiterOf[locks.RenewableLease]
+type Waiter = WaiterOf[locks.Lease]
 
 // Queue joins and has to wait. The waiting goes on in the background.
 func Queue(t testing.TB, s locks.Store, name string, changes ...Change) *Waiter {
 	t.Helper()
-	return QueueOf[locks.RenewableLease](t, s, name, changes...)
+	return QueueOf[locks.Lease](t, s, name, changes...)
 }
 
 // QueueOf is Queue on a store whose leases are of type L.

@@ -226,6 +226,7 @@ func (c *workload) join(worker int, held []*member, rng *rand.Rand) {
 	c.mu.Unlock()
 
 	in.id, m.joined = m.id, c.now()
+	m.request.Later = func(work func()) { work() }
 	ticket, err := m.store.Join(context.Background(), m.request)
 	ret := c.now()
 	switch word := outcome(err); word {
@@ -298,9 +299,6 @@ func (c *workload) signal(m *member) {
 }
 
 func (c *workload) granted(m *member, l locks.Lease) {
-	if s, ok := l.(locks.Settler); ok {
-		s.Settle()
-	}
 	c.mu.Lock()
 	m.waiting, m.lease = false, l
 	c.mu.Unlock()
@@ -382,19 +380,19 @@ func (c *workload) release(m *member) {
 func (c *workload) renew(m *member) {
 	call := c.now()
 	err := m.lease.Evicted()
-	if l, ok := m.lease.(locks.RenewableLease); ok {
-		err = TryRenew(l)
+	if m.lease.Term().Ends() {
+		err = TryRenew(m.lease)
 	}
 	c.recordAnswer(m.worker, m, opRenew, err, call)
 }
 
 func (c *workload) evict(worker int, m *member) {
-	store, ok := c.watch[m.lock].(locks.QueueStore)
-	if !ok {
+	queue := c.watch[m.lock].Abilities().Queue
+	if queue == nil {
 		return
 	}
 	call := c.now()
-	err := store.Evict(context.Background(), m.request.Ref, "the model")
+	err := queue.Evict(context.Background(), []locks.Ref{m.request.Ref}, "the model")[0]
 	if c.recordAnswer(worker, m, opEvict, err, call) == "" {
 		c.signal(m)
 	}

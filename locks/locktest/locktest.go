@@ -90,7 +90,7 @@ func Run(t *testing.T, e Engine) {
 	s, err := e.Open(e.Fresh(t))
 	testkit.Must(t, err)
 	defer s.Close()
-	plain := locks.IsPlain(s)
+	plain := s.Abilities().Queue == nil
 	if plain { // most of the suite is about names
 		all = []test{{"KilledHolder", testPlainKilledHolder}, {"Nested", testPlainNested}, {"Histories", testHistories}}
 	}

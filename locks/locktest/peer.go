@@ -108,8 +108,8 @@ func (e Engine) servePeerOrder(orders *json.Decoder) error {
 	g := lease.Grant()
 	say(report{State: "granted", Slots: g.Slots, Fence: g.Fence})
 	stop := func() {}
-	if leased, ok := lease.(locks.RenewableLease); ok {
-		stop = KeepRenewed(leased, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
+	if lease.Term().Ends() {
+		stop = KeepRenewed(lease, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
 	}
 	holding <- lease
 	for o.Heir = true; o.Heir; {
@@ -137,7 +137,7 @@ func (e Engine) servePeerOrder(orders *json.Decoder) error {
 // KeepRenewed renews a lease until stop is called, or the lease is evicted. A renewal that
 // fails ends nothing: whether the lease is lost shows in what others are granted. When
 // stop returns, no renewal is under way.
-func KeepRenewed(l locks.RenewableLease, evicted func(error)) (stop func()) {
+func KeepRenewed(l locks.Lease, evicted func(error)) (stop func()) {
 	running, quit := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {

@@ -52,13 +52,13 @@ func testMaxQueue(t *testing.T, w *world) {
 
 func evict(t *testing.T, s locks.Store, ref locks.Ref, by string) {
 	t.Helper()
-	testkit.Must(t, s.(locks.QueueStore).Evict(context.Background(), ref, by))
+	testkit.Must(t, s.Abilities().Queue.Evict(context.Background(), []locks.Ref{ref}, by)[0])
 }
 
 // IsGone demands that there is no entry to be evicted.
 func IsGone(t *testing.T, s locks.Store, ref locks.Ref) {
 	t.Helper()
-	if err := s.(locks.QueueStore).Evict(context.Background(), ref, "user anna"); !errors.Is(err, locks.ErrLost) {
+	if err := s.Abilities().Queue.Evict(context.Background(), []locks.Ref{ref}, "user anna")[0]; !errors.Is(err, locks.ErrLost) {
 		t.Errorf("Evict = %v, want ErrLost", err)
 	}
 }

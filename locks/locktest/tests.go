@@ -279,29 +279,30 @@ func testEntries(t *testing.T, w *world) {
 // Who knows no more than an ID learns whether a command runs for it, and evicts nobody with
 // that of what has gone.
 func testFind(t *testing.T, w *world) {
-	s := w.open().(locks.QueueStore)
-	leases := locks.HasLeases(s) // only those keep whether there is a command
+	s := w.open()
+	queue := s.Abilities().Queue
+	leases := s.Abilities().Leases != nil // only those keep whether there is a command
 	find := func(p *peer, state locks.State, runs bool) {
 		t.Helper()
-		if e, err := s.Find(context.Background(), p.ref); err != nil || e.Ref != p.ref || e.Name != "n" || e.State != state || e.Runs != (runs && leases) {
+		if e, err := queue.Find(context.Background(), p.ref); err != nil || e.Ref != p.ref || e.Name != "n" || e.State != state || e.Runs != (runs && leases) {
 			t.Errorf("found %+v, %v; want it %s, runs %v", e, err, state, runs)
 		}
 		var want error
 		if state != locks.Holding {
 			want = locks.ErrLost
 		}
-		if err := locks.Holds(context.Background(), s, p.ref); !errors.Is(err, want) {
+		if err := locks.Holds(context.Background(), queue, p.ref); !errors.Is(err, want) {
 			t.Errorf("Holds = %v of one that is %s", err, state)
 		}
 	}
-	run := w.granted("n", 1, func(r *locks.Request) { r.Runs = true })
+	run := w.granted("n", 1, func(r *locks.Request) { r.Keeper = locks.KeptByRun })
 	kept := w.queued("n", 1)
 	find(run, locks.Holding, true)
 	find(kept, locks.Waiting, false)
 	run.release()
 	kept.expect("granted")
 	for _, gone := range []locks.Ref{run.ref, NewRequest(t, "unknown").Ref} {
-		if e, err := s.Find(context.Background(), gone); !errors.Is(err, locks.ErrLost) {
+		if e, err := queue.Find(context.Background(), gone); !errors.Is(err, locks.ErrLost) {
 			t.Errorf("found %+v, %v of what has gone", e, err)
 		}
 		IsGone(t, s, gone)
@@ -312,12 +313,13 @@ func testFind(t *testing.T, w *world) {
 // Who knows no more than an ID renews what another one has taken, and gives it back: then
 // that one has lost it, and gets nothing back.
 func testAttach(t *testing.T, w *world) {
-	s, ok := w.open().(locks.LeaseStore)
-	if !ok {
+	s := w.open()
+	leases := s.Abilities().Leases
+	if leases == nil {
 		return // nothing is renewed
 	}
 	l := Take(t, w.open(), "n", Limit(3), Weight(2))
-	a := s.Attach(l.Grant().Ref)
+	a := leases.Attach(l.Grant().Ref)
 	Renew(t, a)
 	Same(t, a.Grant(), l.Grant())
 	Renew(t, l)
@@ -329,19 +331,20 @@ func testAttach(t *testing.T, w *world) {
 
 // isLost demands that a lease cannot be renewed, and that who gives it back is told. (An
 // attempt whose answer a busy machine has lost may have done it.)
-func isLost(t *testing.T, s locks.LeaseStore, l locks.RenewableLease) {
+func isLost(t *testing.T, s locks.Store, l locks.Lease) {
 	t.Helper()
 	Lost(t, l)
 	testkit.Eventually(t, "there is nothing to give back", func() bool {
-		return errors.Is(s.Attach(l.Grant().Ref).Release(context.Background()), locks.ErrLost)
+		return errors.Is(s.Abilities().Leases.Attach(l.Grant().Ref).Release(context.Background()), locks.ErrLost)
 	})
 }
 
 // A lease that has run out is lost, also if a hold keeps its slot, and a slot that was
 // given back is not taken again by what comes late.
 func testEnded(t *testing.T, w *world) {
-	s, ok := w.open().(locks.LeaseStore)
-	if !ok {
+	s := w.open()
+	leases := s.Abilities().Leases
+	if leases == nil {
 		return // nothing runs out
 	}
 	short := Take(t, s, "n", TTL(w.engine.TTL))
@@ -372,7 +375,7 @@ func testEnded(t *testing.T, w *world) {
 // held, waited for, or stays for its time alone is left.
 func testSweep(t *testing.T, w *world) {
 	s := w.open()
-	leases := locks.HasLeases(s)
+	leases := s.Abilities().Leases != nil
 	w.granted("held", 1)
 	w.queued("held", 1)
 	stays := w.granted("stays", 1, Hold(time.Hour))
@@ -381,7 +384,7 @@ func testSweep(t *testing.T, w *world) {
 	var users, sweepers sync.WaitGroup
 	ctx, stop := context.WithCancel(context.Background())
 	for range 2 {
-		s := w.open().(locks.QueueStore)
+		s := w.open().Abilities().Queue
 		sweepers.Go(func() {
 			for ctx.Err() == nil {
 				if _, err := s.Sweep(ctx, "", 0); err != nil && ctx.Err() == nil {
@@ -432,8 +435,8 @@ func testSweep(t *testing.T, w *world) {
 
 // A name that is forgotten is as one that was never used, and no other is.
 func testForget(t *testing.T, w *world) {
-	s := w.open().(locks.QueueStore)
-	if err := s.Forget(context.Background(), "unknown"); err != nil {
+	s := w.open()
+	if err := s.Abilities().Queue.Forget(context.Background(), "unknown"); err != nil {
 		t.Errorf("Forget of an unknown name: %v", err)
 	}
 	w.granted("m", 1)
@@ -442,7 +445,7 @@ func testForget(t *testing.T, w *world) {
 		killed := w.queued("n", 1, w.shortTTL)
 		killed.Kill()
 		holder.release()
-		if err := s.Forget(context.Background(), "n"); err != nil {
+		if err := s.Abilities().Queue.Forget(context.Background(), "n"); err != nil {
 			t.Fatalf("Forget: %v", err)
 		}
 		if got := states(t, s, ""); !slices.Equal(got, []string{"holding 0"}) {

@@ -67,8 +67,8 @@ func newWorkload(t *testing.T, w *world, seed uint64, round int) *workload {
 	pick := func(all ...int) int { return all[rng.IntN(len(all))] }
 	first, err := w.engine.Open(w.url)
 	testkit.Must(t, err)
-	c.plain, c.leases = locks.IsPlain(first), locks.HasLeases(first)
-	lacks := first.Traits()
+	c.plain, c.leases = first.Abilities().Queue == nil, first.Abilities().Leases != nil
+	lacks := first.Abilities()
 	first.Close()
 	m := mix{
 		workers: pick(2, 3, 4), steps: pick(4, 8, 12), locks: pick(1, 1, 2),

@@ -35,7 +35,7 @@ func TestBindUnits(t *testing.T) {
 	} {
 		s, err := open.Store(url)
 		testkit.Must(t, err)
-		if got := s.Traits().MaxUnits; got != units {
+		if got := s.Abilities().MaxUnits; got != units {
 			t.Errorf("%s: %d units, want %d", url, got, units)
 		}
 	}

@@ -13,7 +13,7 @@ type Owner struct {
 	PID     int      `json:"pid"`
 	UID     int64    `json:"uid"` // one of a 64-bit system may be no int on a 32-bit one
 	User    string   `json:"user,omitempty"`
-	Runs    bool     `json:"runs,omitempty"` // see locks.Request
+	Runs    bool     `json:"runs,omitempty"` // locks.Keeper.HasCommand
 	Command []string `json:"command,omitempty"`
 }
 
@@ -22,7 +22,7 @@ const maxCommand = 1024
 
 // This describes a request of this process.
 func This(r locks.Request) Owner {
-	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Runs}
+	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Keeper.HasCommand()}
 	o.Host, _ = os.Hostname()
 	room := maxCommand
 	for _, word := range r.Command {

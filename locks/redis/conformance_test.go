@@ -64,7 +64,7 @@ func TestFormat(t *testing.T) {
 	Release(t, Take(t, s, "n"))
 	l := Take(t, s, "n", Hold(time.Hour), Priority(1), Replace(locks.ReplaceRunning))
 	Queue(t, s, "n", Priority(-1))
-	testkit.Must(t, s.Evict(background, l.Grant().Ref, "me"))
+	testkit.Must(t, s.Evict(background, []locks.Ref{l.Grant().Ref}, "me")[0])
 	text := ""
 	keys := server.Do("KEYS", "*").([]any)
 	slices.SortFunc(keys, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })

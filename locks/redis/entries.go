@@ -31,7 +31,7 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, er
 	return all, err
 }
 
-// Find implements locks.QueueStore.
+// Find implements locks.Queue.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return ref.In(s.list(ctx, ref.Key, ""))
 }
@@ -59,7 +59,7 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 	return entries, lease.Located(s.URL(), lease.Invalid(append(invalid(r.Flaws, r.Name, key), flawed...)))
 }
 
-// Sweep implements locks.QueueStore: it removes the entries whose lease ended olderThan
+// Sweep implements locks.Queue: it removes the entries whose lease ended olderThan
 // ago, and names of which nothing is stored from the index, but not in a Cluster, where the script
 // cannot reach it. Keys expire by themselves.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {

@@ -143,8 +143,10 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 	t.Parallel()
 	_, direct, proxy, behind := startProxy(t)
 	Take(t, direct, "n")
-	ctx, cancel := context.WithCancelCause(background)
-	ticket, err := behind.Join(ctx, NewRequest(t, "n"))
+	ctx, cancel := context.WithCancel(background)
+	r := NewRequest(t, "n")
+	r.StopsSoon = func() bool { return true }
+	ticket, err := behind.Join(ctx, r)
 	testkit.Must(t, err)
 	proxy.Judge(func(mode string) redistest.Verdict {
 		if mode == "leave" {
@@ -152,7 +154,7 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 		}
 		return redistest.Pass
 	})
-	cancel(locks.ErrStandsStill)
+	cancel()
 	if _, err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Wait: %v, want that it was cancelled", err)
 	}

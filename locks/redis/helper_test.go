@@ -52,7 +52,7 @@ func startProxy(t *testing.T) (_ *redistest.Server, direct *redis.Store, _ *redi
 }
 
 // startQueue starts a server with a holder and a waiter that has subscribed.
-func startQueue(t *testing.T, changes ...Change) (*redistest.Server, *redis.Store, locks.RenewableLease, *Waiter) {
+func startQueue(t *testing.T, changes ...Change) (*redistest.Server, *redis.Store, locks.Lease, *Waiter) {
 	t.Helper()
 	server, s := startStore(t)
 	holder, waiter := Take(t, s, "n", changes...), Queue(t, s, "n", changes...)
@@ -61,7 +61,7 @@ func startQueue(t *testing.T, changes ...Change) (*redistest.Server, *redis.Stor
 }
 
 // renewEventually renews again and again, as the runner does, until it succeeds.
-func renewEventually(t testing.TB, l locks.RenewableLease) {
+func renewEventually(t testing.TB, l locks.Lease) {
 	t.Helper()
 	testkit.Eventually(t, "it renews", func() bool { return TryRenew(l) == nil })
 }
@@ -175,5 +175,5 @@ func failures(s *redis.Store) []error {
 	}
 	_, swept := s.Sweep(background, "", 0)
 	ref, _ := locks.NewRef("n")
-	return []error{listed(""), listed("n"), swept, s.Evict(background, ref, "x")}
+	return []error{listed(""), listed("n"), swept, s.Evict(background, []locks.Ref{ref}, "x")[0]}
 }

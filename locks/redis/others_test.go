@@ -186,7 +186,7 @@ func TestHolderIsRestored(t *testing.T) {
 			}
 			k.change(ref, name, c.field, c.value)
 			before = k.end(ref, name)
-			testkit.Must(t, k.Evict(background, ref, "user anna"))
+			testkit.Must(t, k.Evict(background, []locks.Ref{ref}, "user anna")[0])
 			if after := k.end(ref, name); after != before {
 				t.Errorf("%s: a break moves the end by %v ms", name, after-before)
 			}
@@ -218,7 +218,7 @@ func TestEndlessLease(t *testing.T) {
 				most += float64(10 * ttl.Milliseconds())
 			}
 			if isBreak {
-				testkit.Must(t, k.Evict(background, ref, "x"))
+				testkit.Must(t, k.Evict(background, []locks.Ref{ref}, "x")[0])
 			} else {
 				_, _ = k.Sweep(background, name, 0) // it says what is invalid
 			}

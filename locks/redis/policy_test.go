@@ -94,7 +94,7 @@ func TestEvictedBeforeItKnows(t *testing.T) {
 	unaware := NewRequest(t, "n")
 	_, err := s.Join(background, unaware) // and the answer is lost
 	testkit.Must(t, err)
-	testkit.Must(t, s.Evict(background, unaware.Ref, "user anna"))
+	testkit.Must(t, s.Evict(background, []locks.Ref{unaware.Ref}, "user anna")[0])
 	_, err = open(t, url).Join(background, unaware)
 	var evicted *locks.EvictedError
 	if !errors.As(err, &evicted) || evicted.By != "user anna" {

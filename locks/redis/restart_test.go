@@ -33,7 +33,7 @@ func TestRestartWithOldData(t *testing.T) {
 	if err := short.Release(background); err != nil {
 		t.Errorf("Release of a forgotten slot = %v", err)
 	}
-	for i, l := range []locks.RenewableLease{known, forgotten} {
+	for i, l := range []locks.Lease{known, forgotten} {
 		renewEventually(t, l)
 		Same(t, l.Grant(), grants[i])
 	}
@@ -319,7 +319,7 @@ func TestMinReplicas(t *testing.T) {
 		l, other := Take(t, s, r.name, Limit(2)), Take(t, s, r.name, Limit(2))
 		Renew(t, l)
 		term := l.Term()
-		unacknowledged := func(what string, l locks.RenewableLease) {
+		unacknowledged := func(what string, l locks.Lease) {
 			t.Helper()
 			if err := TryRenew(l); errors.Is(err, locks.ErrLost) {
 				t.Errorf("%s: Renew = %v", what, err)

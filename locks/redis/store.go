@@ -34,7 +34,7 @@ type Store struct {
 	noPubSub atomic.Bool // it does not let us subscribe
 }
 
-var _ locks.LeaseStore = (*Store)(nil)
+var _ locks.Store = (*Store)(nil)
 
 // Open parses a URL: redis://, rediss://, redis+unix://, redis+sentinel:// or
 // redis+cluster://. It does no I/O. Errors name the part of the URL that is wrong and
@@ -50,6 +50,9 @@ func Open(address string) (*Store, error) {
 	return s, nil
 }
 
+// Abilities implements locks.Store.
+func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
+
 // Close implements locks.Store.
 func (s *Store) Close() error {
 	client, err := s.client()
@@ -59,7 +62,7 @@ func (s *Store) Close() error {
 	return client.Close()
 }
 
-// Warnings implements locks.LeaseStore.
+// Warnings implements locks.Leases.
 func (s *Store) Warnings(waiting bool) []string {
 	switch {
 	case waiting && s.noPubSub.Load():
@@ -72,7 +75,7 @@ func (s *Store) Warnings(waiting bool) []string {
 	return nil
 }
 
-// Forget implements locks.QueueStore.
+// Forget implements locks.Queue.
 func (s *Store) Forget(ctx context.Context, name string) error {
 	keys := s.keys(locks.KeyOf(name))[:6] // without the index
 	_, err := ask(ctx, s, func(ctx context.Context, client goredis.UniversalClient) (int64, error) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"golock/locks"
 	. "golock/locks/locktest"
 	"golock/locks/locktest/server"
 	"golock/locks/sql/sqltest"
@@ -57,7 +58,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 	evicted := Queue(t, s, "n")
 	b.listening(t, 2)
 	said("another", 0, 1)
-	testkit.Must(t, s.Evict(background, evicted.Ref, "the test"))
+	testkit.Must(t, s.Evict(background, []locks.Ref{evicted.Ref}, "the test")[0])
 	evicted.Ended()
 	said("an eviction, and the look of the one that learns of it", 1, 1)
 	Release(t, holder)
@@ -65,7 +66,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 	said("a release with an offer", 0, 1)
 	replacing := Queue(t, s, "n", Hold(LongTTL))
 	said("another place", 0, 1)
-	testkit.Must(t, s.Evict(background, last.Grant().Ref, "the test"))
+	testkit.Must(t, s.Evict(background, []locks.Ref{last.Grant().Ref}, "the test")[0])
 	said("the eviction of a holder", 1, 0)
 	Release(t, last)
 	last = replacing.Granted()

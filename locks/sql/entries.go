@@ -19,7 +19,7 @@ func (s *Store) Entries(ctx context.Context, name string) ([]locks.Entry, error)
 	return s.list(ctx, of)
 }
 
-// Find implements locks.QueueStore.
+// Find implements locks.Queue.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return ref.In(s.list(ctx, " AND lock_key='"+ref.Key.String()+"'"))
 }

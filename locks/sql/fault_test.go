@@ -222,7 +222,7 @@ func TestEvictedWithAnOffer(t *testing.T) {
 		if rows := b.exec(t, "SELECT 1 FROM golock WHERE state='O'"); len(rows) != 1 {
 			t.Fatalf("%d offers, want one", len(rows))
 		}
-		testkit.Must(t, s.Evict(background, w.Ref, "the test"))
+		testkit.Must(t, s.Evict(background, []locks.Ref{w.Ref}, "the test")[0])
 		proxy.Thaw()
 		w.Ended()
 		if !errors.As(w.Err, new(*locks.EvictedError)) {

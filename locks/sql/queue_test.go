@@ -82,7 +82,7 @@ func TestFarWaiterSeesMoves(t *testing.T) {
 	waiters = append(waiters, Queue(t, b.behind(t, proxy, "waiters=64"), "n"))
 	testkit.Eventually(t, "it polls more often than it looks", func() bool { return polls.Load() > looks.Load()+10 })
 	before := looks.Load()
-	testkit.Must(t, direct.Evict(background, waiters[0].Ref, "the test"))
+	testkit.Must(t, direct.Evict(background, []locks.Ref{waiters[0].Ref}, "the test")[0])
 	testkit.Eventually(t, "it looks", func() bool { return looks.Load() > before })
 	Release(t, last)
 	inTurn(t, waiters[1:], func(int) {})
@@ -123,7 +123,7 @@ func TestFarWaitersOnlyLook(t *testing.T) {
 			t.Errorf("%d steps and %d looks of waiters that stand far back", steps, looks)
 		}
 		mu.Unlock()
-		testkit.Must(t, direct.Evict(background, other.Ref, "the test"))
+		testkit.Must(t, direct.Evict(background, []locks.Ref{other.Ref}, "the test")[0])
 		other.Ended()
 		if !errors.As(other.Err, new(*locks.EvictedError)) {
 			t.Errorf("the evicted one: %v", other.Err)
@@ -169,7 +169,7 @@ func TestOrderWithoutListening(t *testing.T) {
 		const briefly = 2 * time.Second
 		for _, slots := range []int{1, 3} {
 			name := fmt.Sprintf("of %d", slots)
-			var holders []locks.RenewableLease
+			var holders []locks.Lease
 			for range slots {
 				holders = append(holders, Take(t, s, name, Limit(slots)))
 			}
@@ -236,7 +236,7 @@ func TestLongQueueIsCounted(t *testing.T) {
 		const holding, living, dead = 22, 22, 3
 		b := f.fresh(t)
 		s := b.store(t, "waiters=0")
-		var last locks.RenewableLease
+		var last locks.Lease
 		for range holding {
 			last = Take(t, s, "n", Limit(holding))
 		}

@@ -21,12 +21,12 @@ import (
 // Whatever is done first with a name after the server has come back: those whom
 // it has forgotten are waited for, and may come back.
 func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
-	first := map[string]func(t *testing.T, s *sql.Store, known locks.RenewableLease){
-		"a release": func(t *testing.T, _ *sql.Store, known locks.RenewableLease) { Release(t, known) },
-		"an eviction": func(t *testing.T, s *sql.Store, known locks.RenewableLease) {
-			testkit.Must(t, s.Evict(background, known.Grant().Ref, "the test"))
+	first := map[string]func(t *testing.T, s *sql.Store, known locks.Lease){
+		"a release": func(t *testing.T, _ *sql.Store, known locks.Lease) { Release(t, known) },
+		"an eviction": func(t *testing.T, s *sql.Store, known locks.Lease) {
+			testkit.Must(t, s.Evict(background, []locks.Ref{known.Grant().Ref}, "the test")[0])
 		},
-		"a sweep": func(t *testing.T, s *sql.Store, _ locks.RenewableLease) {
+		"a sweep": func(t *testing.T, s *sql.Store, _ locks.Lease) {
 			_, err := s.Sweep(background, "", 0)
 			testkit.Must(t, err)
 		},
@@ -36,7 +36,7 @@ func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 		const second = 1100 * time.Millisecond // in which a server was started: MariaDB tells no more
 		time.Sleep(second)
 		s := b.store(t, "quarantine=30s")
-		known, forgotten := map[string]locks.RenewableLease{}, map[string]locks.RenewableLease{}
+		known, forgotten := map[string]locks.Lease{}, map[string]locks.Lease{}
 		for name := range first {
 			known[name] = Take(t, s, name, Limit(3))
 			forgotten[name] = Take(t, s, name, Limit(3))

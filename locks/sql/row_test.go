@@ -120,7 +120,7 @@ func TestManyArguments(t *testing.T) {
 		for range 3000 {
 			command = append(command, word)
 		}
-		info := infoOf(locks.Request{Command: command, Runs: true})
+		info := infoOf(locks.Request{Command: command, Keeper: locks.KeptByRun})
 		if o := parseOwner(info); len(info) > maxInfo || o.PID != os.Getpid() || !o.Runs || len(o.Command) == 0 {
 			t.Errorf("%d times %.10q: %d bytes, %.100q", len(command), word, len(info), info)
 		}

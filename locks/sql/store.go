@@ -41,7 +41,7 @@ type Store struct {
 	noMark   atomic.Pointer[string] // why the mark could not be made, as a warning
 }
 
-var _ locks.LeaseStore = (*Store)(nil)
+var _ locks.Store = (*Store)(nil)
 
 // Open understands a URL of the dialect's. It does no I/O. Errors name the part
 // of the URL that is wrong and show no secrets.
@@ -62,11 +62,14 @@ func (s *Store) quote(name string) string {
 	return q + strings.ReplaceAll(name, ".", q+"."+q) + q
 }
 
+// Abilities implements locks.Store.
+func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
+
 // Close implements locks.Store. There is nothing to close: connections belong
 // to tickets and leases.
 func (s *Store) Close() error { return nil }
 
-// Warnings implements locks.LeaseStore.
+// Warnings implements locks.Leases.
 func (s *Store) Warnings(waiting bool) []string {
 	noMark := s.noMark.Load()
 	switch {
@@ -103,7 +106,7 @@ func (s *Store) abilities() queue.Abilities {
 	return a
 }
 
-// Forget implements locks.QueueStore.
+// Forget implements locks.Queue.
 func (s *Store) Forget(ctx context.Context, name string) error {
 	c := &session{store: s}
 	defer c.disconnect()

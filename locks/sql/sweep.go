@@ -12,7 +12,7 @@ import (
 	"golock/locks/queue"
 )
 
-// Sweep implements locks.QueueStore: it removes the entries whose time ended
+// Sweep implements locks.Queue: it removes the entries whose time ended
 // olderThan ago, and the rows of names that have none and were not used for as
 // long. A name that comes back goes on with higher numbers, as they follow the
 // clock. Each name is swept in a transaction that locks it like every step.

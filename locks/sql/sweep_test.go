@@ -113,7 +113,7 @@ func TestRowsOfOthers(t *testing.T) {
 		set("state='N'", fmt.Sprintf("entry_id='%s'", holder.Grant().Ref.ID))
 		_, err := s.Sweep(background, "", 0)
 		Says(t, err, "golock break")
-		testkit.Must(t, s.Evict(background, holder.Grant().Ref, "the test"))
+		testkit.Must(t, s.Evict(background, []locks.Ref{holder.Grant().Ref}, "the test")[0])
 		if err := TryRenew(holder); !errors.As(err, new(*locks.EvictedError)) {
 			t.Errorf("Renew = %v, want that it was evicted", err)
 		}

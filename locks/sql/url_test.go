@@ -38,7 +38,7 @@ func TestBadConnection(t *testing.T) {
 		} {
 			s := f.openURL(t, tt.url)
 			errs := map[string]error{
-				"Join": Denied(t, s, "n"), "Evict": s.Evict(background, NewRequest(t, "n").Ref, "x"),
+				"Join": Denied(t, s, "n"), "Evict": s.Evict(background, []locks.Ref{NewRequest(t, "n").Ref}, "x")[0],
 				"Forget": s.Forget(background, "n"),
 			}
 			_, errs["Sweep"] = s.Sweep(background, "", 0)
@@ -100,9 +100,10 @@ func TestClientOptions(t *testing.T) {
 	defer silent.Close()
 	for _, f := range families() {
 		s := f.openURL(t, f.name+"://u@"+silent.Addr().String()+"/d?connect_timeout=0.1")
-		// The cause has it wait until it has left.
-		ctx, cancel := context.WithTimeoutCause(background, 1500*time.Millisecond, locks.ErrStandsStill)
-		_, err := s.Join(ctx, NewRequest(t, "n"))
+		ctx, cancel := context.WithTimeout(background, 1500*time.Millisecond)
+		r := NewRequest(t, "n")
+		r.StopsSoon = func() bool { return true } // it waits until it has left
+		_, err := s.Join(ctx, r)
 		cancel()
 		if !errors.As(err, new(*locks.OutageError)) {
 			t.Errorf("%s: Join = %v", f.name, err)

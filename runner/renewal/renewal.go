@@ -25,7 +25,7 @@ import (
 //	  |--------- TTL/3 --------|--- ... -----|---------|--------|
 //	  a renewal                the next      stop signal  KILL   somebody else's
 type Renewer struct {
-	lease    locks.RenewableLease
+	lease    locks.Lease
 	clock    locks.Clock
 	wake     func()
 	log      func(warn bool, message string, pairs ...any)
@@ -85,7 +85,7 @@ func stopWindow(ttl, killAfter time.Duration) time.Duration {
 
 // New keeps a lease until Stop is called. The command is to have killAfter between the stop signal
 // and KILL, as far as the TTL allows.
-func New(lease locks.RenewableLease, clock locks.Clock, killAfter time.Duration, wake func(), log func(bool, string, ...any)) *Renewer {
+func New(lease locks.Lease, clock locks.Clock, killAfter time.Duration, wake func(), log func(bool, string, ...any)) *Renewer {
 	term := lease.Term()
 	interval := renewInterval(term.TTL, killAfter)
 	r := &Renewer{

@@ -27,10 +27,10 @@ var (
 
 // fakeLease is a lease in a store that is played.
 type fakeLease struct {
-	locks.RenewableLease // nil
-	began                time.Time
-	ttl                  time.Duration
-	events               chan struct{}
+	locks.Lease // nil
+	began       time.Time
+	ttl         time.Duration
+	events      chan struct{}
 
 	mu    sync.Mutex      // guards what follows
 	judge func() error    // of a renewal; nil: it goes well

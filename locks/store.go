@@ -1,0 +1,176 @@
+// Package locks is the contract between the runner and the stores: what is
+// asked of a store (Request), what it gives (Ticket, Lease, Grant), what it
+// shows (Entry), what it can do (Abilities), and the admission rule (rule.go).
+//
+// A name in a store has an ordered queue of entries. An entry waits or holds;
+// only the first waiter may be admitted.
+//
+// Abilities, a struct, is the only way in which a store says what it can do. It was
+// chosen instead of types (a Store, a larger interface, a type assertion) for three
+// reasons. Two thirds of the callers need a fact, not a method: whether a flag makes
+// sense, whether a watchdog is needed. A test or a decorator that wraps a store keeps
+// its abilities, whereas embedding an interface hides the methods that it lacks. And
+// the methods of an optional ability are a field that is nil where the store lacks it,
+// so that nobody can call what is not there, and no store has methods that only refuse.
+package locks
+
+import (
+	"context"
+	"time"
+)
+
+// Store is one place where locks live. Opening one does no I/O: errors of the place
+// itself (unreachable, refused, not writable) come from its methods. Several goroutines
+// MAY call the methods at once.
+//
+// How to add a store. The tests are those of the conformance suite (package locktest);
+// the tests of a store are TestConformance, and what only that store can get wrong.
+//
+//  1. Write a package below locks with Open or New, and add the scheme of its URL to the
+//     table in locks/open. What is linked into the full program only also belongs into
+//     locks/open/lean.go. URL MUST have no secrets and MUST open the same store again.
+//     (locks/open: TestURLs)
+//  2. Decide which kind it is. One kernel lock: implement kernel.Lock, and let Join call
+//     kernel.Join. Grants that expire: embed lease.Engine, implement lease.Entry, and let
+//     package queue decide. The abilities of the kind follow: Abilities MUST do no I/O.
+//  3. Join MUST be one atomic step that may be repeated: an attempt whose answer was lost
+//     MUST NOT make a second entry. A store that queues MUST admit only the first waiter,
+//     by the rule of Admits. (Rule, FirstComeFirstServed, WaiterIsNotOvertaken, Histories;
+//     locktest.LostAnswers)
+//  4. Fences MUST grow with every grant of a name, and slots MUST be the lowest that are
+//     free. (FenceGrows, Slots)
+//  5. Whoever dies MUST stop counting: at once if the kernel tells, else after its TTL. A
+//     holder that has a process MUST keep its slot until that has ended. (KilledHolder,
+//     KilledWaiters, DeadDoNotCount)
+//  6. Wait MUST leave the queue when its context ends, and Join MUST refuse a request of a
+//     process inside the lock that would wait for itself. (LeaveQueue, Nested)
+//  7. Entries MUST show every live entry and change nothing. (Names, Entries)
+//  8. A store with a Queue: its methods do what Queue says, and Join heeds Claim.Priority,
+//     MaxQueue, Replace and Hold. (Find, Sweep, Forget, Priority, MaxQueue, EvictWaiter,
+//     EvictHolder, Replace*, Hold*)
+//  9. A store with Leases: a Lease MUST NOT be renewed after it was lost, and an entry that
+//     has left MUST NOT come back. (Attach, Ended)
+//  10. Examine MUST find everything on which a promise of the store depends, and MUST leave
+//     nothing behind. (locktest.Examine in the tests of the store)
+//  11. Call locktest.Run in a test named TestConformance, and locktest.Chaos while the store
+//     is restarted or cut off, if it can be.
+type Store interface {
+	// Join puts one entry into the queue of r.Name, in one atomic step. It never waits
+	// for a slot: the ticket is granted already, or queued. (In a quarantine the Wait of
+	// a request that does not queue lasts until that is over.) A store that cannot be
+	// reached is tried again until ctx ends.
+	//
+	// Errors: *BusyError if the request cannot be granted now and may not wait, or if an
+	// enclosing run holds the name and no slot is free; *OutageError if ctx ended before
+	// the store was reached, or it refuses for a reason that passes; ErrWouldBlock as
+	// Request.AtOnce says. Any other error means that the store could not be used. After
+	// an error nothing of the request is left in the store. A networked store that could
+	// not be told of it keeps an entry for its TTL.
+	Join(ctx context.Context, r Request) (Ticket, error)
+
+	// Entries gives the live entries of one name, or of all names ("") name by name:
+	// holders first, then waiters in their order. It changes nothing. What was read before
+	// an error is returned too.
+	Entries(ctx context.Context, name string) ([]Entry, error)
+
+	// Examine checks, for doctor, everything that a promise depends on. It may take and
+	// release the slot of a name that nobody else uses; nothing stays behind. An error
+	// says that the store could not be examined at all; findings before it are returned
+	// too. ttl is that of the runs in question.
+	Examine(ctx context.Context, ttl time.Duration) ([]Finding, error)
+
+	// Abilities says what the store can do. The answer is always the same.
+	Abilities() Abilities
+
+	// URL is the store's address without secrets. It opens the same store again.
+	URL() string
+
+	// Close closes what the store has open. It comes after the release of its leases.
+	Close() error
+}
+
+// Abilities are what a store can do beyond what every Store does.
+type Abilities struct {
+	// Queue is nil for a plain store, which is one kernel lock: its URL says which, and a
+	// name is only a label. Other tools may use the same lock.
+	Queue Queue
+
+	// Leases is nil where a slot lasts as long as its holder lives, because the kernel
+	// tells that. A store that has Leases has a Queue too.
+	Leases Leases
+
+	// MaxUnits is the largest max and weight that the store can count.
+	MaxUnits int
+
+	// NoMax, NoWeight and NoShared are reasons why a max above MaxUnits, a weight above 1
+	// or no max at all cannot be asked for, in words for who asks; "" where it can.
+	NoMax, NoWeight, NoShared string
+
+	// InheritorsKeep says that a process that has inherited a slot may keep it after its release.
+	InheritorsKeep bool
+
+	// EvictsTogether says that an eviction of many entries costs hardly more than that of
+	// one. Otherwise a caller with little time evicts them one by one.
+	EvictsTogether bool
+
+	// Unprotected, where the store can see that, describes the commands that golock has become
+	// (KeptByCommand), and that have closed the descriptor of their slot: the command runs on, and the
+	// slot is free. It lists those of one name or of all names (""), and changes nothing. A later run
+	// of the name removes what tells of them. nil: the store does not see them.
+	Unprotected func(ctx context.Context, name string) ([]Entry, error)
+}
+
+// Queue is what a store can do that serves in strict order and keeps what the kernel does
+// not know: priorities, holds, evictions.
+type Queue interface {
+	// Find gives the live entry that ref names, or ErrLost. It changes nothing.
+	Find(ctx context.Context, ref Ref) (Entry, error)
+
+	// Evict marks entries, which are of one lock: by says who wants them gone, in words for
+	// their owners. A waiter loses its place at once; its Wait ends with an *EvictedError. A
+	// holder's entry stays until its golock has stopped the command and released it, or its
+	// time is over; its owner's Renew ends with an *EvictedError. A hold without a process
+	// (Request.Hold) ends at once, that of a holder with its release.
+	//
+	// It returns an error, or nil, for each of refs. ErrLost: there is no such entry. After
+	// any other error its owner may not have been told; the mark stays if it was made. A
+	// second eviction changes nothing, but tries again what failed in the first.
+	Evict(ctx context.Context, refs []Ref, by string) []error
+
+	// Sweep removes what is dead or unused and at least olderThan old, of one name or,
+	// if that is empty, of all. It returns how many things that were. It never removes
+	// what is live, with any number of sweepers and users at once.
+	Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error)
+
+	// Forget removes what is left of a name. It is for a name of the caller's own that
+	// nobody uses now or later.
+	Forget(ctx context.Context, name string) error
+}
+
+// Leases is what a store can do whose grants expire unless they are renewed: it cannot
+// see whether a holder lives.
+type Leases interface {
+	// Attach gives the lease that ref names, also in another process than the one that
+	// took it. It asks the store nothing; the lease's methods return ErrLost if it is
+	// gone. Its Term is not known before the first renewal.
+	Attach(ref Ref) Lease
+
+	// Warnings are what the store has found out, while it was used, that makes its
+	// promises weaker, or, if waiting, that makes who waits hear late of its turn: a line each.
+	Warnings(waiting bool) []string
+}
+
+// Holds is nil if the entry that ref names holds a slot, ErrLost or an *EvictedError if it
+// does not, or not any more. After any other error nothing is known.
+func Holds(ctx context.Context, q Queue, ref Ref) error {
+	e, err := q.Find(ctx, ref)
+	switch {
+	case err != nil:
+		return err
+	case e.State != Holding || e.Ended:
+		return ErrLost
+	case e.Evicted != "":
+		return &EvictedError{By: e.Evicted}
+	}
+	return nil
+}
