@@ -142,9 +142,9 @@ func TestHeads(t *testing.T) {
 		testkit.Must(t, Take(t, s, "n").Release(background))
 		head := testkit.OnlyFile(t, directory(t, url)+"/*/name")
 		for text, says := range map[string]string{
-			`{"golock":2,"name":"other"}`: `belongs to the name "other"`,
-			`{"golock":1,"name":"n"}`:     "has format 1, this golock knows format 2 (when no golock of any version uses it, remove ",
-			`{"golock":3,"name":"n"}`:     "has format 3",
+			`{"golock":3,"name":"other"}`: `belongs to the name "other"`,
+			`{"golock":1,"name":"n"}`:     "has format 1, this golock knows format 3 (when no golock of any version uses it, remove ",
+			`{"golock":4,"name":"n"}`:     "has format 4",
 			"nonsense":                    "damaged",
 		} {
 			testkit.Must(t, os.WriteFile(head, []byte(text), 0o600))
