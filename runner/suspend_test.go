@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/locks/local"
 	"golock/test/testkit"
 )
 
@@ -178,6 +179,20 @@ func (l grantedLease) Evicted() error {
 		return nil
 	}
 	return &locks.EvictedError{By: "a test"}
+}
+
+// A run that is evicted while it joins says so, also if the machine is too busy to end the attempt at once.
+func TestEvictedWhileItJoins(t *testing.T) {
+	w := &waiter{Run: testRun(t, local.New(t.TempDir()), "true"), attempt: &attempt{ended: make(chan struct{})}}
+	w.cancel = func(error) {
+		time.AfterFunc(2*leaveLimit, func() {
+			w.err = &locks.EvictedError{By: "a test"}
+			close(w.ended)
+		})
+	}
+	if o := w.interrupted(unix.SIGTERM); !errors.As(o.Err, new(*locks.EvictedError)) {
+		t.Errorf("outcome %+v, want that it was evicted", o)
+	}
 }
 
 // A run that was granted the slot, and evicted before it knew, says so.

@@ -367,9 +367,14 @@ func (w *waiter) ignores(sig syscall.Signal) bool {
 	return w.Relay.Ignored(sig)
 }
 
-// interrupted ends the waiting because of a signal.
+// interrupted ends the waiting because of a signal. TERM is how a store without leases evicts: whether
+// it did is known when the attempt has ended, which takes a moment on a busy machine.
 func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
-	if evicted := w.leave(leaveLimit); evicted != nil && sig == unix.SIGTERM {
+	limit := leaveLimit
+	if sig == unix.SIGTERM && w.leases() == nil {
+		limit = releaseLimit
+	}
+	if evicted := w.leave(limit); evicted != nil && sig == unix.SIGTERM {
 		return w.refusal(evicted)
 	}
 	return interruptedBy(sig)

@@ -66,7 +66,7 @@ func (p *patience) answered() {
 	if p.refusals > 0 {
 		p.end = time.Now().Add(p.refusals)
 		if p.reach != nil {
-			p.reach.Reset(p.refusals + NewcomerAttempt) // the last one may end
+			p.reach.Reset(p.refusals + ShortAttempt) // the attempt that is under way may end
 		}
 	}
 }

@@ -89,9 +89,13 @@ const (
 	shortestAttempt = 300 * time.Millisecond
 	LongestAttempt  = 2 * time.Second
 
-	// NewcomerAttempt is the limit for who is not in the queue yet. It is long: hundreds may come at
-	// once, and those that gave up and connected anew would only make it worse.
-	NewcomerAttempt = 4 * time.Second
+	// NewcomerAttempt is the limit for who is not in the queue yet. It is as long as a run with -n asks:
+	// hundreds may come at once, and a server whose clients give up and connect anew serves nobody.
+	NewcomerAttempt = 10 * time.Second
+
+	// ShortAttempt is the limit for the attempt that is under way when a newcomer has asked for long enough,
+	// and for connecting to one of several hosts: another one may answer.
+	ShortAttempt = 4 * time.Second
 )
 
 // AttemptLimit bounds an attempt for an entry of that TTL: it must leave time for others.

@@ -82,11 +82,12 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		return t.lease, nil
 	}
 	p := t.place.Load()
+	evicted := p.evicted() // before the place is given up: others may use its record afterwards
 	_ = p.close()
 	if ctx.Err() == nil {
 		return nil, err
 	}
-	if evicted := p.evicted(); evicted != nil {
+	if evicted != nil {
 		return nil, evicted
 	}
 	if p.view.removed {

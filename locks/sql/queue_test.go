@@ -337,3 +337,28 @@ func TestLongestHold(t *testing.T) {
 		Refused(t, s, "n", Limit(2))
 	})
 }
+
+// A newcomer that is turned away locks no row: a crowd of them would wait for each other. One that may get
+// the slot makes a step.
+func TestTurnedAwayLocksNothing(t *testing.T) {
+	onStore(t, func(t *testing.T, b *base, s *store) {
+		held := Take(t, s, "n")
+		proxy := sqltest.NewProxy(t, b.server)
+		var locked atomic.Int32
+		proxy.Judge(func(text string) server.Verdict {
+			if strings.Contains(text, "UPDATE") {
+				locked.Add(1)
+			}
+			return server.Pass
+		})
+		crowd := b.behind(t, proxy)
+		for _, change := range []Change{NoWait, MaxQueue(0)} {
+			_, err := crowd.Join(background, NewRequest(t, "n", change))
+			if busy, isBusy := errors.AsType[*locks.BusyError](err); !isBusy || len(busy.Holders) != 1 || locked.Load() != 0 {
+				t.Errorf("Join = %v with %d locked rows", err, locked.Load())
+			}
+		}
+		Release(t, held)
+		Release(t, Take(t, crowd, "n"))
+	})
+}

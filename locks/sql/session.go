@@ -175,6 +175,12 @@ func (c *session) makeMissing(ctx context.Context, q *question, missing error, u
 
 // attempt gives a step with an error if it may have been made all the same.
 func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
+	if q.mayBeTurnedAway() {
+		t, err := c.turnedAway(ctx, q)
+		if t != nil || err != nil {
+			return t, err
+		}
+	}
 	v, err := c.look(ctx, q)
 	if err != nil {
 		return nil, err
@@ -190,6 +196,30 @@ func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
 	c.wake(ctx, q, t.sleepers)
 	if t.again && c.passOver(ctx, q) != nil { // the next to look does it
 		c.closeConn()
+	}
+	return t, nil
+}
+
+// turnedAway gives the step of a newcomer that is turned away; nil: it may get the slot, or a place. It
+// locks nothing: each of a crowd would hold up all others for a round trip. What it reads was so at some
+// moment since it asked, which is all that a locked row would tell of a slot that others have.
+func (c *session) turnedAway(ctx context.Context, q *question) (*step, error) {
+	s := c.store
+	statements, shapes := s.viewText(q, frontSize)
+	answers, err := c.ask(ctx, s.dialect.Begin+";"+strings.Join(statements, ";")+";ROLLBACK", shapes...)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{limit: frontSize}
+	err = v.read(s, q, answers)
+	isSure := err == nil && v.name != nil && v.name.name == q.name && !v.short() && s.revoke(q, v) == ""
+	if !isSure {
+		return nil, nil // what is wrong shows in the step
+	}
+	c.observe(&v.facts)
+	t, err := s.decide(q, v)
+	if err != nil || t.answer.Verdict != queue.Busy || t.answer.Quarantine > 0 {
+		return nil, nil
 	}
 	return t, nil
 }

@@ -56,6 +56,9 @@ func parse(address string, d Dialect) (*Target, error) {
 	if err := t.place(u, d); err != nil {
 		return nil, err
 	}
+	if len(t.hosts) > 1 {
+		t.connectTimeout = min(t.connectTimeout, lease.ShortAttempt)
+	}
 	if t.TLS && t.Socket != "" {
 		return nil, errors.New("options tls, sslmode and ssl-mode: not on a socket")
 	}

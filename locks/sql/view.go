@@ -66,6 +66,11 @@ type question struct {
 
 func (q *question) isNew() bool { return q.Step == queue.Join && q.row.Claim.Ticket == 0 }
 
+// mayBeTurnedAway reports whether the question is one of a newcomer that does not wait in any queue.
+func (q *question) mayBeTurnedAway() bool {
+	return q.isNew() && q.name != "" && (q.NoWait || q.MaxQueue != nil)
+}
+
 // refusalKind is that of a refusal because of what somebody has changed. Who has an entry has got another
 // answer before, and tries again: it may be changed back.
 func (q *question) refusalKind() lease.RefusalKind {
