@@ -123,8 +123,11 @@ func run(dir string) (err error) {
 	}
 	for _, p := range passes {
 		if ctx.Err() == nil {
-			p = p.where()
-			r.add(p, p.run(ctx, servers, r))
+			p, err := p.where()
+			if err == nil {
+				err = p.run(ctx, servers, r)
+			}
+			r.add(p, err)
 		}
 	}
 	if ctx.Err() != nil {
@@ -161,8 +164,13 @@ func setUp(ctx context.Context, dir string) (variables []string, err error) {
 		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 		return nil, fmt.Errorf("the modules of go.mod cannot be downloaded: %s", line)
 	}
+	testkit.TimeOfStart() // once, for all packages
 	golock := filepath.Join(dir, "golock")
 	if err := testkit.Build(golock); err != nil {
+		return nil, err
+	}
+	lean, err := testkit.BuildPair(dir)
+	if err != nil {
 		return nil, err
 	}
 	redis, err := redistest.Share()
@@ -173,7 +181,7 @@ func setUp(ctx context.Context, dir string) (variables []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(databases, redis, testkit.BinaryVariable+"="+golock), nil
+	return append(databases, redis, testkit.BinaryVariable+"="+golock, testkit.PairVariable+"="+lean), nil
 }
 
 // end kills what still runs, removes the directory and what is mounted there,
