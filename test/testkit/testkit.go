@@ -236,9 +236,14 @@ func Root() (string, error) {
 // processes runs fewer: a server that has to start many for its clients would not answer in time.
 func Parallel(n int) {
 	flag.Parse()
-	const slow = 2 * time.Millisecond
-	n /= 1 + int(TimeOfStart()/slow)
+	n /= 1 + Slowness()
 	_ = flag.Set("test.parallel", strconv.Itoa(max(n, 2)))
+}
+
+// Slowness grows with the time that this machine takes to start a process; it is 0 where that is short.
+func Slowness() int {
+	const slow = 2 * time.Millisecond
+	return int(TimeOfStart() / slow)
 }
 
 // startVariable has what TimeOfStart has measured.
