@@ -206,7 +206,10 @@ func Runs386() (bool, error) {
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "program")
-	if err := os.WriteFile(program, []byte(program32), 0o755); err != nil {
+	syscall.ForkLock.RLock() // no process that is forked meanwhile holds it open for writing (ETXTBSY)
+	err = os.WriteFile(program, []byte(program32), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		return false, err
 	}
 	err = exec.Command(program).Run()
