@@ -40,8 +40,9 @@ deb: build ## a Debian package of bin/golock in dist/
 deps: ## Debian's packages that tests and benchmarks use, if missing
 	.ci/deps
 
+# Compiled as the programs and tests are: a cold cache is filled once.
 test: deps ## everything, on real servers; ten minutes
-	@mkdir -p bin && $(GO) build -o bin/test-run ./test/run
+	@mkdir -p bin && CGO_ENABLED=0 $(GO) build -trimpath -o bin/test-run ./test/run
 	@bin/test-run
 
 test-short: ## what needs no server, no packages and no minutes

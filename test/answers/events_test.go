@@ -26,18 +26,18 @@ export GOLOCK_LOG_FORMAT=json
 export run="golock run -v"
 exec 2>>log
 each() { "$@" & }
-each $run --store local://$PWD/new --name a --jitter 0.01 --rewrite USR2:0 -- sh -c 'trap "exit 0" USR1; kill -USR2 $PPID; kill -USR1 $PPID; while :; do sleep 0.1; done'
+each $run --store local://$PWD/new --name a --jitter 0.01 --rewrite USR2:0 -- sh -c 'trap "exit 0" USR1; kill -USR2 $PPID; kill -USR1 $PPID; while :; do sleep 0.5; done'
 each env GOLOCK_TTL=5s $run --store $local --name a -- true
 each $run --store $local --name busy -- env -u GOLOCK_HELD $run --store $local --name busy -n -E 0 -- true
 each $run --store $local --name queue -- sh -c 'env -u GOLOCK_HELD $run --store $local --name queue -- true &
-	until grep -q "still waiting\",\"name\":\"queue" log; do sleep 0.1; done; kill $!; wait $!'
+	until grep -q "still waiting\",\"name\":\"queue" log; do sleep 0.5; done; kill $!; wait $!'
 each $run --store $local --name limit --time-limit 0.1 -k 0.1 -- sh -c 'trap "" TERM; while :; do sleep 1; done'
 each $run --store $mkdir --name killed -- sh -c 'kill -KILL $PPID; sleep 60'
 each $run --store $local --name evicted -- setsid --wait golock break -v --store $local evicted
 each $run --store $mkdir --name evicted -- sh -c 'setsid -f golock break -v --store $mkdir evicted; sleep 60'
-each $run --store $mkdir-2 --name lost --ttl 1s --on-lost warn -- sh -c 'rm -r mkdir-2/*; until grep -q "is lost" log; do sleep 0.1; done'
+each $run --store $mkdir-2 --name lost --ttl 1s --on-lost warn -- sh -c 'rm -r mkdir-2/*; until grep -q "is lost" log; do sleep 0.5; done'
 each $run --store redis://127.0.0.1:1 --name out --wait 0.1 --on-unavailable run -- true
-each $run --store $unsteady --name unsteady --ttl 10s -- sh -c 'until grep -q "answers again" log; do sleep 0.1; done'
+each $run --store $unsteady --name unsteady --ttl 10s -- sh -c 'until grep -q "answers again" log; do sleep 0.5; done'
 each $run --store $stubborn --name stubborn --hold 1m -- /no/such/command
 each golock check --store $messy --loops 2 --children 2
 each $run --store $local --name closed --exec -- bash -c 'for fd in {3..63}; do eval "exec $fd>&-"; done; golock ls --json --store $local closed'
@@ -45,12 +45,12 @@ cp "$(command -v setpriv)" as-root
 chmod u+s as-root
 mkdir -m 777 other
 each setpriv --reuid 4711 --regid 4711 --clear-groups $run --store local://$PWD/other --name root -- ./as-root --reuid 0 --regid 0 --clear-groups \
-	sh -c 'golock break --store local://$PWD/other root & until grep -q "cannot be signalled" log; do sleep 0.1; done'
+	sh -c 'golock break --store local://$PWD/other root & until grep -q "cannot be signalled" log; do sleep 0.5; done'
 # There is no room for a socket file, and an abstract socket proves nothing in this namespace.
 each unshare --mount --propagation private sh -c 'mount -t tmpfs none /run && mkdir -m 1777 /run/golock && mount -o remount,ro /run &&
 	exec setpriv --reuid 65534 --regid 65534 --clear-groups unshare --map-user 65534 $run --store flock://$PWD/other/file --name x -- true'
 wait
-until grep -q '"gone"' log; do sleep 0.1; done
+until grep -q '"gone"' log; do sleep 0.5; done
 `
 
 // documentedEvents reads the events and their keys from the tables of docs/reference.md.

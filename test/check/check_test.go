@@ -139,7 +139,7 @@ func TestSeveral(t *testing.T) {
 	s := testkit.New(t, "")
 	s.Env = append(s.Env, "GOLOCK_WAIT=0", "GOLOCK_HOLD=5", "GOLOCK_MAX=9", "GOLOCK_NAME=mine",
 		"GOLOCK_REPORT=/nonexistent/file", "GOLOCK_SLOT=8", "GOLOCK_FENCE=1")
-	r := passes(s, 80, 3, "--max", "3", "--children", "8")
+	r := passes(s, 50, 3, "--max", "3", "--children", "8")
 	if r.MaxConcurrent != 3 || r.OrderInversions == nil || *r.OrderInversions != 0 || r.Killed != 0 {
 		t.Errorf("%d at a time, want 3; order inversions %v, %d killed", r.MaxConcurrent, r.OrderInversions, r.Killed)
 	}
@@ -207,8 +207,8 @@ func TestInterrupted(t *testing.T) {
 // On a terminal there is a line that tells how far it is.
 func TestTerminal(t *testing.T) {
 	s := testkit.New(t, "")
-	p := command(s, "--store", s.Store, "--loops", "200").OnTerminal(70, 30)
-	for _, text := range []string{`\r\x1b\[Kgolock: `, " of 200 runs", `\r\x1b\[Ktested `, "passed "} {
+	p := command(s, "--store", s.Store, "--loops", "60").OnTerminal(70, 30)
+	for _, text := range []string{`\r\x1b\[Kgolock: `, " of 60 runs", `\r\x1b\[Ktested `, "passed "} {
 		p.Shows(text)
 	}
 	p.Expects(0)

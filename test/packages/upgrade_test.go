@@ -234,7 +234,7 @@ func TestUpgrades(t *testing.T) {
 	deb := map[string]string{}
 	for v, dir := range from {
 		do(t, dir, "packaging/stage", "bin/golock", "bin/golock-lean", "tree")
-		do(t, dir, "env", "DPKG_DEB_COMPRESSOR_TYPE=none", "make", "--old-file=build", "deb", "VERSION="+v)
+		do(t, dir, "env", leastCompression, "make", "--old-file=build", "deb", "VERSION="+v)
 		deb[v] = filepath.Join(dir, "dist", "golock_"+v+"_amd64.deb")
 	}
 	dpkg := func(argv ...string) {

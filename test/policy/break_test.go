@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	stubborn = `trap "" TERM; echo $$ >pid; while :; do sleep 0.05; done`
+	stubborn = `trap "" TERM; echo $$ >pid; while :; do sleep 0.5; done`
 	sleeps   = `echo $$ >pid; exec sleep 300`
 )
 

@@ -1,6 +1,6 @@
 // Command run runs all tests: it is what make test calls. It builds golock
-// once, starts one server of each kind for all packages, runs the passes of
-// passes.go and says what was slow and how to replay what failed.
+// and the tests once, starts one server of each kind for all packages, runs the
+// passes of passes.go and says what was slow and how to replay what failed.
 //
 // Everything it starts is its descendant and works below one temporary
 // directory. Whatever ends it, both are gone afterwards.
@@ -121,12 +121,11 @@ func run(dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range passes {
-		if ctx.Err() == nil {
-			p = p.where()
-			r.add(p, p.run(ctx, servers, r))
-		}
+	todo, err := plan(ctx, dir, r)
+	if err != nil {
+		return err
 	}
+	perform(ctx, todo, filepath.Join(dir, "test2json"), servers, r)
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -161,8 +160,18 @@ func setUp(ctx context.Context, dir string) (variables []string, err error) {
 		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 		return nil, fmt.Errorf("the modules of go.mod cannot be downloaded: %s", line)
 	}
+	testkit.TimeOfStart() // once, for all packages
 	golock := filepath.Join(dir, "golock")
 	if err := testkit.Build(golock); err != nil {
+		return nil, err
+	}
+	convert := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", filepath.Join(dir, "test2json"), "cmd/test2json")
+	convert.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := convert.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("test2json: %w\n%s", err, out)
+	}
+	lean, err := testkit.BuildPair(dir)
+	if err != nil {
 		return nil, err
 	}
 	redis, err := redistest.Share()
@@ -173,7 +182,7 @@ func setUp(ctx context.Context, dir string) (variables []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(databases, redis, testkit.BinaryVariable+"="+golock), nil
+	return append(databases, redis, testkit.BinaryVariable+"="+golock, testkit.PairVariable+"="+lean), nil
 }
 
 // end kills what still runs, removes the directory and what is mounted there,

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -23,6 +26,7 @@ type event struct {
 // results is what all passes came to.
 type results struct {
 	began          time.Time
+	mu             sync.Mutex // guards what follows, and the lines of what is shown
 	slow           []timed
 	passed, failed int
 	replays        []string
@@ -34,51 +38,37 @@ type timed struct {
 	what    string
 }
 
-// read takes in the events of a pass to their end and shows a line for each
-// package, and all output of tests that failed.
-func (r *results) read(p *pass, events io.Reader) {
-	output := map[string][]string{} // by package and test
+// read takes in the events of a package to their end and shows all output of tests that failed. It
+// returns what tests had said whose end is not told, and the package itself.
+func (r *results) read(p *pass, events io.Reader) (rest map[string][]string) {
+	output := map[string][]string{} // by test; "" is the package
 	lines := bufio.NewReader(events)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			return
+			return output
 		}
 		var e event
 		if json.Unmarshal(line, &e) != nil {
-			fmt.Printf("%s", line) // of a build that failed
 			continue
 		}
-		key := e.Package + " " + e.Test
 		switch e.Action {
-		case "output", "build-output":
-			output[key] = append(output[key], e.Output)
+		case "output":
+			output[e.Test] = append(output[e.Test], e.Output)
 		case "pass", "fail":
-			if e.Action == "fail" && e.Test == "" {
-				for of, text := range output { // tests that the end of their process has cut off
-					if strings.HasPrefix(of, key) && of != key {
-						fmt.Print(strings.Join(text, ""))
-					}
-				}
+			if e.Test != "" { // how the package ended its exit code says
+				r.ended(p, e, output[e.Test])
+				delete(output, e.Test)
 			}
-			r.ended(p, e, output[key])
-			delete(output, key)
 		}
 	}
 }
 
 func (r *results) ended(p *pass, e event, output []string) {
-	what := fmt.Sprintf("%s %s", p.name, e.Package)
-	if e.Test == "" {
-		fmt.Printf("%4s %-18s %-32s %6.1fs\n", e.Action, p.name, e.Package, e.Elapsed)
-		if e.Action == "fail" {
-			r.replays = append(r.replays, p.replay(e.Package, ""))
-			fmt.Print(strings.Join(output, ""))
-		}
-		return
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if !strings.Contains(e.Test, "/") {
-		r.slow = append(r.slow, timed{e.Elapsed, what + " " + e.Test})
+		r.slow = append(r.slow, timed{e.Elapsed, fmt.Sprintf("%s %s %s", p.name, e.Package, e.Test)})
 	}
 	if e.Action == "pass" {
 		r.passed++
@@ -89,17 +79,43 @@ func (r *results) ended(p *pass, e event, output []string) {
 	fmt.Printf("--- %s\n%s", r.replays[len(r.replays)-1], strings.Join(output, ""))
 }
 
-// add notes how a pass ended.
-func (r *results) add(p pass, err error) {
+// endedPackage shows a line for a package, and if it failed what is not shown yet.
+func (r *results) endedPackage(p *pass, path string, took time.Duration, err error, rest map[string][]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	how := "pass"
 	if err != nil {
-		r.problems = append(r.problems, fmt.Sprintf("%s: %v", p.name, err))
+		how = "fail"
+	}
+	fmt.Printf("%4s %-18s %-32s %6.1fs\n", how, p.name, path, took.Seconds())
+	if err == nil {
+		return
+	}
+	r.replays = append(r.replays, p.replay(path, ""))
+	for _, test := range slices.Sorted(maps.Keys(rest)) { // tests that the end of their process has cut off
+		fmt.Print(strings.Join(rest[test], ""))
+	}
+}
+
+// add notes what ended with an error.
+func (r *results) add(what string, err error) {
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.problems = append(r.problems, fmt.Sprintf("%s: %v", what, err))
 	}
 }
 
 // summary shows the slowest tests, how to replay what failed, and the counts.
 func (r *results) summary(w *os.File) error {
 	slices.SortFunc(r.slow, func(a, b timed) int { return int(1000 * (b.seconds - a.seconds)) })
-	fmt.Fprintf(w, "\nThe slowest tests of %.0f s:\n", time.Since(r.began).Seconds())
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &used); err != nil {
+		return err
+	}
+	processor := time.Duration(used.Utime.Nano() + used.Stime.Nano()) // without servers that all share
+	fmt.Fprintf(w, "\nThe slowest tests of %.0f s, in which tests took %.0f s of processor time:\n",
+		time.Since(r.began).Seconds(), processor.Seconds())
 	for _, t := range r.slow[:min(10, len(r.slow))] {
 		fmt.Fprintf(w, "%6.1fs %s\n", t.seconds, t.what)
 	}

@@ -130,10 +130,15 @@ func (s *Sandbox) AwaitPID(name string) int {
 // Script writes an executable file and returns its path.
 func (s *Sandbox) Script(name, text string) string {
 	s.T.Helper()
-	// Written under another name and renamed by a process of its own, so that
-	// no fork of this process holds it open for writing (ETXTBSY).
 	path := s.Path(name)
-	Output(s.T, text, "sh", "-c", `mkdir -p "${0%/*}" && cat >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0"`, path)
+	Must(s.T, os.MkdirAll(filepath.Dir(path), 0o755))
+	// No process that is forked meanwhile holds it open for writing (ETXTBSY).
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path+".new", []byte(text), 0o755)
+	syscall.ForkLock.RUnlock()
+	Must(s.T, err)
+	Must(s.T, os.Chmod(path+".new", 0o755)) // without the umask
+	Must(s.T, os.Rename(path+".new", path))
 	return path
 }
 

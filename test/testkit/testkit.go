@@ -7,6 +7,7 @@
 package testkit
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -135,9 +136,15 @@ func Campaign() bool {
 // Build builds the program as a release is built.
 func Build(path string) error { return build(path, "", "") }
 
+// PairVariable names the lean program of a pair that is there instead of one built here.
+const PairVariable = "LOCKTEST_LEAN"
+
 // BuildPair builds what packages install: a lean program, and beside it the full one, which the lean one
-// becomes where it needs it. It returns the path of the lean one.
+// becomes where it needs it. It returns the path of the lean one. Tests change neither.
 func BuildPair(dir string) (lean string, err error) {
+	if lean = os.Getenv(PairVariable); lean != "" {
+		return lean, nil
+	}
 	const version = "test"
 	lean = filepath.Join(dir, "lean-"+version)
 	if err := build(lean, "lean", version); err != nil {
@@ -163,13 +170,14 @@ func build(path, tags, version string) error {
 	return nil
 }
 
-// buildRace builds one that the race detector watches. It begins in Go's entry code, not in golock's.
+// buildRace builds one that the race detector watches, of the packages that tests with the race detector
+// are compiled with (-trimpath). It begins in Go's entry code, not in golock's.
 func buildRace(path string) error {
 	root, err := Root()
 	if err != nil {
 		return err
 	}
-	build := exec.Command("go", "build", "-race", "-o", path, ".")
+	build := exec.Command("go", "build", "-race", "-trimpath", "-o", path, ".")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building golock with the race detector: %w\n%s", err, out)
@@ -190,6 +198,32 @@ func BuildC(source, path string) error {
 	return fmt.Errorf("building %s (make deps installs gcc): %w\n%s", source, err, out)
 }
 
+// Runs386 reports whether this kernel runs 32-bit programs.
+func Runs386() (bool, error) {
+	dir, err := os.MkdirTemp("", "program32-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "program")
+	syscall.ForkLock.RLock() // no process that is forked meanwhile holds it open for writing (ETXTBSY)
+	err = os.WriteFile(program, []byte(program32), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return false, err
+	}
+	err = exec.Command(program).Run()
+	if errors.Is(err, syscall.ENOEXEC) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// program32 is a whole program, which ends with 0. (.ci/deps has it too.)
+const program32 = "\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x03\x00\x01\x00\x00\x00T\x80\x04\x084\x00\x00\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x004\x00\x20\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x80\x04\x08\x00\x80\x04\x08" +
+	"\x60\x00\x00\x00\x60\x00\x00\x00\x05\x00\x00\x00\x00\x10\x00\x00\xb8\x01\x00\x00\x001\xdb\xcd\x80"
+
 // Root is the directory of the module.
 func Root() (string, error) {
 	dir, err := os.Getwd()
@@ -205,15 +239,33 @@ func Root() (string, error) {
 // processes runs fewer: a server that has to start many for its clients would not answer in time.
 func Parallel(n int) {
 	flag.Parse()
+	n /= 1 + Slowness()
+	_ = flag.Set("test.parallel", strconv.Itoa(max(n, 2)))
+}
+
+// Slowness grows with the time that this machine takes to start a process; it is 0 where that is short.
+func Slowness() int {
 	const slow = 2 * time.Millisecond
+	return int(TimeOfStart() / slow)
+}
+
+// startVariable has what TimeOfStart has measured.
+const startVariable = "LOCKTEST_START"
+
+// TimeOfStart is how long this machine takes to start a process at best. It is measured once: all that
+// this process starts finds it in the environment, which are test binaries too, again and again.
+func TimeOfStart() time.Duration {
+	if known, err := time.ParseDuration(os.Getenv(startVariable)); err == nil {
+		return known
+	}
 	fastest := time.Hour
 	for range 20 {
 		began := time.Now()
 		_ = exec.Command("true").Run()
 		fastest = min(fastest, time.Since(began))
 	}
-	n /= 1 + int(fastest/slow)
-	_ = flag.Set("test.parallel", strconv.Itoa(max(n, 2)))
+	_ = os.Setenv(startVariable, fastest.String())
+	return fastest
 }
 
 // Need fails the test if a program that it uses is not installed.
@@ -239,16 +291,21 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Within reports whether ok became true before d was over.
+// Within reports whether ok became true before d was over. It asks ever less often, and is asking for a
+// third of the time at most: some ask by starting a program, which slows down what they wait for.
 func Within(d time.Duration, ok func() bool) bool {
-	for began := time.Now(); !ok(); {
-		waited := time.Since(began)
+	for began := time.Now(); ; {
+		asked := time.Now()
+		if ok() {
+			return true
+		}
+		waited, answered := time.Since(began), time.Since(asked)
 		if waited > d {
 			return ok()
 		}
-		time.Sleep(min(max(waited/8, 200*time.Microsecond), 100*time.Millisecond))
+		pause := min(max(waited/8, 200*time.Microsecond), 100*time.Millisecond)
+		time.Sleep(max(pause, min(2*answered, 500*time.Millisecond)))
 	}
-	return true
 }
 
 // Each runs a test with each of several things, all at the same time.

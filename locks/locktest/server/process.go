@@ -88,7 +88,8 @@ func (p *Process) Start(path string, args []string, answers func() bool) error {
 		return err
 	}
 	p.cmd, p.ended = cmd, ended
-	for end := time.Now().Add(Patience); !answers(); time.Sleep(3 * time.Millisecond) {
+	// PostgreSQL forks for each question while it starts.
+	for end := time.Now().Add(Patience); !answers(); time.Sleep(20 * time.Millisecond) {
 		select {
 		case <-ended:
 			p.Kill() // its children

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golock/test/testkit"
+)
+
+// work is the tests of one package in one pass.
+type work struct {
+	pass    pass
+	path    string // of the package
+	program string // the test binary
+}
+
+// long are the packages that take longest, the longest first. They begin first, so that none is
+// still at work when all others have ended.
+var long = strings.Fields("locks/sql test/packages test/crash cli test/hostile test/check test/guard test/answers " +
+	"test/campaign locks/redis test/examples locks/local locks/files locks/open test/matrix test/policy runner")
+
+// rank is the place of a package in that order.
+func rank(path string) int {
+	if i := slices.Index(long, strings.TrimPrefix(path, module+"/")); i >= 0 {
+		return i
+	}
+	return len(long)
+}
+
+// plan compiles the tests of all passes below a directory and gives what there is to do, in its order.
+func plan(ctx context.Context, dir string, r *results) (todo []work, err error) {
+	list, err := exec.CommandContext(ctx, "go", "list", "-tags", "integration", "./...").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	for _, p := range passes {
+		p, err := p.where()
+		if err == nil {
+			var more []work
+			more, err = p.compile(ctx, dir, strings.Fields(string(list)))
+			todo = append(todo, more...)
+		}
+		r.add(p.name, err)
+	}
+	slices.SortStableFunc(todo, func(a, b work) int { return rank(a.path) - rank(b.path) })
+	return todo, nil
+}
+
+// compile makes those test binaries of the pass that no pass before it has made.
+func (p pass) compile(ctx context.Context, dir string, packages []string) (todo []work, err error) {
+	at := filepath.Join(dir, "tests-"+p.kind.name)
+	missing := slices.Concat([]string{"test", "-c", "-o", at + "/", "-vet=off", "-trimpath", "-ldflags=-s -w"}, p.kind.flags)
+	count := len(missing)
+	for _, path := range packages {
+		if !p.packages(path) {
+			continue
+		}
+		program := filepath.Join(at, filepath.Base(path)+".test")
+		todo = append(todo, work{p, path, program})
+		if _, err := os.Stat(program); err != nil {
+			missing = append(missing, path)
+		}
+	}
+	if len(missing) > count {
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return nil, err
+		}
+		cmd := exec.CommandContext(ctx, "go", missing...) // make lint vets all packages
+		cmd.Env = slices.Concat(os.Environ(), p.kind.env)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("compiling the tests: %w\n%s", err, out)
+		}
+	}
+	return slices.DeleteFunc(todo, func(w work) bool { // a package without tests
+		_, err := os.Stat(w.program)
+		return err != nil
+	}), nil
+}
+
+// atATime is how many packages are tested at a time: one more where each runs few tests at a time
+// (testkit.Parallel), which then often all wait.
+func atATime() int { return 2 + min(testkit.Slowness(), 1) }
+
+// perform does all of it. A package is never tested twice at the same time: some choose ports.
+func perform(ctx context.Context, todo []work, converter string, env []string, r *results) {
+	var workers sync.WaitGroup
+	var mu sync.Mutex
+	running := map[string]bool{}
+	next := func(last string) (w work, found bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		delete(running, last)
+		i := slices.IndexFunc(todo, func(w work) bool { return !running[w.path] })
+		if i < 0 || ctx.Err() != nil {
+			return w, false
+		}
+		w = todo[i]
+		todo = slices.Delete(todo, i, i+1)
+		running[w.path] = true
+		return w, true
+	}
+	for range atATime() {
+		workers.Go(func() {
+			for w, found := next(""); found; w, found = next(w.path) {
+				r.add(w.pass.name+" "+w.path, w.run(ctx, converter, env, r))
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// run runs the tests as go test does and hands their events on.
+func (w work) run(ctx context.Context, converter string, env []string, r *results) error {
+	root, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	argv := []string{w.program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1", "-test.timeout=20m"}
+	for i, flag := range w.pass.flags {
+		if i%2 == 0 { // else its value
+			flag = "-test." + strings.TrimPrefix(flag, "-")
+		}
+		argv = append(argv, flag)
+	}
+	if emulator := w.pass.kind.emulator; emulator != "" {
+		argv = slices.Insert(argv, 0, emulator)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = filepath.Join(root, strings.TrimPrefix(strings.TrimPrefix(w.path, module), "/"))
+	cmd.Env = slices.Concat(os.Environ(), []string{"PWD=" + cmd.Dir}, env, w.pass.kind.env, w.pass.env)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	convert := exec.Command(converter, "-t", "-p", w.path)
+	out, in, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr, convert.Stdin = in, in, out
+	events, err := convert.StdoutPipe()
+	if err != nil {
+		return errors.Join(err, in.Close(), out.Close())
+	}
+	if err = convert.Start(); err == nil {
+		err = cmd.Start()
+	}
+	in.Close()
+	out.Close()
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	began := time.Now()
+	go func() {
+		err := cmd.Wait()
+		ended <- err
+		// A process that a test has left may hold the other end.
+		time.AfterFunc(5*time.Second, func() { _ = convert.Process.Kill() })
+	}()
+	rest := r.read(&w.pass, events)
+	err = <-ended
+	_ = convert.Wait()
+	r.endedPackage(&w.pass, w.path, time.Since(began), err, rest)
+	return err
+}
