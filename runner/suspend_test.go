@@ -184,7 +184,7 @@ func (l grantedLease) Evicted() error {
 // A run that is evicted while it joins says so, also if the machine is too busy to end the attempt at once.
 func TestEvictedWhileItJoins(t *testing.T) {
 	w := &waiter{Run: testRun(t, local.New(t.TempDir()), "true"), attempt: &attempt{ended: make(chan struct{})}}
-	w.cancel = func(error) {
+	w.cancel = func() {
 		time.AfterFunc(2*leaveLimit, func() {
 			w.err = &locks.EvictedError{By: "a test"}
 			close(w.ended)

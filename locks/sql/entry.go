@@ -68,7 +68,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		if err != nil {
 			// There is no connection to be woken over. Without a place the next attempt is a step,
 			// and the pause before it is kept.
-			e.row.conn, e.place = 0, 0
+			e.row.conn, e.place, e.isCrowded = 0, 0, true
 			return err
 		}
 		a = t.answer

@@ -338,8 +338,8 @@ func TestLongestHold(t *testing.T) {
 	})
 }
 
-// A newcomer that is turned away locks no row: a crowd of them would wait for each other. One that may get
-// the slot makes a step.
+// A newcomer that is turned away in a crowd, after an attempt that failed, locks no row: the crowd would
+// wait for itself. One that may get the slot makes a step.
 func TestTurnedAwayLocksNothing(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
 		held := Take(t, s, "n")
@@ -348,16 +348,18 @@ func TestTurnedAwayLocksNothing(t *testing.T) {
 		proxy.Judge(func(text string) server.Verdict {
 			if strings.Contains(text, "UPDATE") {
 				locked.Add(1)
+				return server.Lose
 			}
 			return server.Pass
 		})
 		crowd := b.behind(t, proxy)
-		for _, change := range []Change{NoWait, MaxQueue(0)} {
+		for i, change := range []Change{NoWait, MaxQueue(0)} {
 			_, err := crowd.Join(background, NewRequest(t, "n", change))
-			if busy, isBusy := errors.AsType[*locks.BusyError](err); !isBusy || len(busy.Holders) != 1 || locked.Load() != 0 {
-				t.Errorf("Join = %v with %d locked rows", err, locked.Load())
+			if busy, isBusy := errors.AsType[*locks.BusyError](err); !isBusy || len(busy.Holders) != 1 || locked.Load() != int32(i+1) {
+				t.Errorf("Join = %v after %d attempts to lock the row", err, locked.Load())
 			}
 		}
+		proxy.Judge(nil)
 		Release(t, held)
 		Release(t, Take(t, crowd, "n"))
 	})

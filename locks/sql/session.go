@@ -201,16 +201,17 @@ func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
 }
 
 // turnedAway gives the step of a newcomer that is turned away; nil: it may get the slot, or a place. It
-// locks nothing: each of a crowd would hold up all others for a round trip. What it reads was so at some
-// moment since it asked, which is all that a locked row would tell of a slot that others have.
+// locks nothing: each of a crowd would hold up all others for a round trip, until they are refused
+// because that took too long. What it reads was so at some moment since it asked, which is all that a
+// locked row would tell of a slot that others have.
 func (c *session) turnedAway(ctx context.Context, q *question) (*step, error) {
 	s := c.store
-	statements, shapes := s.viewText(q, frontSize)
+	statements, shapes := s.viewText(q, queue.ShownPlaces)
 	answers, err := c.ask(ctx, s.dialect.Begin+";"+strings.Join(statements, ";")+";ROLLBACK", shapes...)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{limit: frontSize}
+	v := &view{limit: queue.ShownPlaces}
 	err = v.read(s, q, answers)
 	isSure := err == nil && v.name != nil && v.name.name == q.name && !v.short() && s.revoke(q, v) == ""
 	if !isSure {

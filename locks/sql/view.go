@@ -59,6 +59,8 @@ type question struct {
 	row  row
 	turn int64 // of the attempt
 
+	isCrowded bool // an attempt before this one was refused, or not answered in time
+
 	place int   // where it was when it looked last; 0: not known
 	moved int64 // of the name, when the place was counted
 	pace  queue.Pace
@@ -66,9 +68,10 @@ type question struct {
 
 func (q *question) isNew() bool { return q.Step == queue.Join && q.row.Claim.Ticket == 0 }
 
-// mayBeTurnedAway reports whether the question is one of a newcomer that does not wait in any queue.
+// mayBeTurnedAway reports whether the question is one of a newcomer that does not wait in any queue,
+// in a crowd.
 func (q *question) mayBeTurnedAway() bool {
-	return q.isNew() && q.name != "" && (q.NoWait || q.MaxQueue != nil)
+	return q.isCrowded && q.isNew() && q.name != "" && (q.NoWait || q.MaxQueue != nil)
 }
 
 // refusalKind is that of a refusal because of what somebody has changed. Who has an entry has got another
