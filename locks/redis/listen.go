@@ -57,7 +57,8 @@ func (e *entry) listen(delay time.Duration) {
 	sub := client.Subscribe(e.life, e.store.channel(e.ref))
 	defer sub.Close()
 	context.AfterFunc(e.life, func() { sub.Close() }) // nothing else ends a read
-	for connected := true; ; {
+	connected := true
+	for {
 		received, err := receive(e.life, sub)
 		switch {
 		case e.life.Err() != nil, errors.Is(err, goredis.ErrClosed): // the entry, or the store

@@ -82,11 +82,13 @@ func (t *target) place(u network.URL) (err error) {
 		port = "26379"
 		master, rest, _ := strings.Cut(u.Path, "/")
 		db = rest
-		if t.client.MasterName, err = url.PathUnescape(master); err != nil || master == "" {
+		t.client.MasterName, err = url.PathUnescape(master)
+		if err != nil || master == "" {
 			return errors.New("path: the master's name must follow the hosts, as in redis+sentinel://h1,h2/MASTER/DB")
 		}
 	}
-	if t.client.Addrs, err = network.Hosts(u.Authority, port); err != nil {
+	t.client.Addrs, err = network.Hosts(u.Authority, port)
+	if err != nil {
 		return err
 	}
 	return t.database(db)
