@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,25 +52,6 @@ type waiter struct {
 	progress
 }
 
-// attempt is one attempt to get the slot. A goroutine ends it and wakes the relay, also when it has
-// queued.
-type attempt struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-
-	stopsSoon atomic.Bool // this process is about to be stopped (suspend)
-
-	place  atomic.Int64 // in the queue; 0: not known
-	pause  atomic.Pointer[locks.QuarantineError]
-	queued atomic.Pointer[locks.Ticket] // nil: not in the queue
-
-	ended  chan struct{} // closed when these are final
-	ticket locks.Ticket  // nil: not joined
-	lease  locks.Lease
-	later  func() // what the store does when the command has started; nil: nothing
-	err    error
-}
-
 // wait gives the lease, or how the run failed.
 func (w *waiter) wait() (locks.Lease, *Outcome) {
 	if w.unwanted == nil {
@@ -100,8 +80,9 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	}()
 	for {
 		w.noteMade()
-		if failed := w.unwanted(); failed != nil {
-			_ = w.leave(releaseLimit) // nobody is kept waiting by it
+		failed := w.unwanted()
+		if failed != nil {
+			_ = w.leave(releaseLimit) // no person waits for the end, so it may take longer than leaveLimit
 			return nil, failed
 		}
 		select {
@@ -111,147 +92,69 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		}
 		w.noteQueued()
 		w.warnOfWaiting()
-		if err := cmp.Or(w.status.failure(), w.updateProgress()); err != nil {
+		err := w.status.failure()
+		progressErr := w.updateProgress()
+		if err == nil {
+			err = progressErr
+		}
+		if err != nil {
 			_ = w.leave(leaveLimit)
 			return nil, w.refusal(err)
 		}
 		w.makeReady()
-		end := w.view.Until
-		if w.Wait > 0 && w.queued.Load() == nil { // see tryLimit
-			end = w.begins.Add(max(w.Wait, w.tryLimit()))
-		}
-		left := time.Duration(math.MaxInt64)
-		for _, at := range []time.Time{end, w.due} {
-			if !at.IsZero() {
-				left = min(left, max(time.Until(at), 0))
-			}
-		}
-		switch sig, ok := w.Relay.Next(left); {
-		case !ok && !end.IsZero() && !time.Now().Before(end):
+		deadline := w.deadline()
+		sig, hasCome := w.Relay.Next(untilFirst(deadline, w.due))
+		if !hasCome && !deadline.IsZero() && !time.Now().Before(deadline) {
 			return w.timedOut()
-		case w.ignores(sig):
-		case signals.EndsWaiting(sig):
-			return nil, w.interrupted(sig)
-		case sig == unix.SIGTSTP:
-			if failed := w.suspend(); failed != nil {
-				return nil, failed
-			}
-		case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
-			w.pending = append(w.pending, sig)
+		}
+		failed = w.onSignal(sig)
+		if failed != nil {
+			return nil, failed
 		}
 	}
+}
+
+// deadline returns when the waiting ends, or zero if it has no limit. As long as the attempt has not
+// queued, tryLimit can be longer than --wait.
+func (w *waiter) deadline() time.Time {
+	if w.Wait > 0 && w.queued.Load() == nil {
+		return w.begins.Add(max(w.Wait, w.tryLimit()))
+	}
+	return w.view.Until
+}
+
+// untilFirst returns the time until the first of the given times. A zero time does not count.
+func untilFirst(times ...time.Time) time.Duration {
+	delay := time.Duration(math.MaxInt64)
+	for _, t := range times {
+		if !t.IsZero() {
+			delay = min(delay, max(time.Until(t), 0))
+		}
+	}
+	return delay
+}
+
+// onSignal handles a signal that comes while the run waits. 0 stands for no signal. An outcome ends
+// the waiting.
+func (w *waiter) onSignal(sig syscall.Signal) *Outcome {
+	switch {
+	case w.ignores(sig):
+	case signals.EndsWaiting(sig):
+		return w.interrupted(sig)
+	case sig == unix.SIGTSTP:
+		return w.suspend()
+	case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
+		w.pending = append(w.pending, sig)
+	}
+	return nil
 }
 
 // noteMade warns of a directory that the store had to make: its path may be misspelt.
 func (w *waiter) noteMade() {
-	if path := w.made.Swap(nil); path != nil {
+	path := w.made.Swap(nil)
+	if path != nil {
 		w.Log(true, "lock directory made, because it was missing", "path", *path)
 	}
-}
-
-// begin asks the store for the slot, after a pause. What takes no waiting is done at once.
-func (w *waiter) begin(pause time.Duration) {
-	w.begins = time.Now().Add(pause)
-	a := &attempt{ended: make(chan struct{})}
-	a.ctx, a.cancel = context.WithCancel(context.Background())
-	w.attempt, w.noted = a, false
-	request := w.Request
-	request.NoWait = w.Wait == 0
-	request.Progress = func(at int) {
-		a.place.Store(int64(at))
-		w.Relay.Wake()
-	}
-	request.Quarantined = a.pause.Store
-	request.Reach = w.tryLimit()
-	if w.Wait == 0 {
-		request.Refusals = refusalLimitNoWait
-	}
-	request.JoinLimit = w.askLimit()
-	request.StopsSoon = a.stopsSoon.Load
-	request.Later = func(work func()) { a.later = work }
-	request.Made = func(path string) { w.made.Store(&path) }
-	if pause == 0 {
-		atOnce := request
-		atOnce.AtOnce = true
-		a.join(w.Store, atOnce)
-		if errors.Is(a.err, locks.ErrWouldBlock) {
-			a.err = nil
-		}
-		if a.final() {
-			close(a.ended) // in this goroutine: nobody need be woken
-			return
-		}
-	}
-	go func() {
-		defer w.Relay.Wake()
-		defer close(a.ended)
-		if pause > 0 {
-			select {
-			case <-time.After(pause):
-				w.Relay.Wake() // see makeReady
-			case <-a.ctx.Done():
-				a.err = a.ctx.Err()
-				return
-			}
-		}
-		if a.ticket == nil {
-			a.join(w.Store, request)
-			if !a.final() {
-				w.Relay.Wake()
-			}
-		}
-		if !a.final() {
-			a.wait()
-		}
-	}()
-}
-
-func (a *attempt) final() bool { return a.lease != nil || a.err != nil }
-
-// join joins the queue. It fetches the lease too if that is granted.
-func (a *attempt) join(store locks.Store, r locks.Request) {
-	defer locks.Recover(&a.err)
-	ticket, err := store.Join(a.ctx, r)
-	if a.err = err; err != nil {
-		return
-	}
-	if a.ticket = ticket; ticket.Queued() {
-		a.queued.Store(&ticket)
-	} else {
-		a.wait()
-	}
-}
-
-// wait waits in the queue.
-func (a *attempt) wait() {
-	defer locks.Recover(&a.err)
-	a.lease, a.err = a.ticket.Wait(a.ctx)
-}
-
-// tryLimit bounds how long a store over a network is tried to be reached; once queued, an outage
-// ends nothing. Before a run without a slot it is reachLimitNoWait at least, however short --wait
-// is: a store that is only slow is not unavailable.
-func (w *waiter) tryLimit() time.Duration {
-	limit := min(w.Wait, reachLimit)
-	switch {
-	case w.Wait < 0:
-		return reachLimit
-	case w.Wait == 0 || w.Unavailable == RunAnyway:
-		return max(limit, reachLimitNoWait)
-	}
-	return limit
-}
-
-// askLimit bounds how long a store is asked before the run is queued, whether it answers or not. 0:
-// the request has its own limits.
-func (w *waiter) askLimit() time.Duration {
-	switch {
-	case w.Wait == 0:
-		return 0
-	case w.Wait < 0:
-		return refusalLimit
-	}
-	return max(min(w.Wait, refusalLimit), w.tryLimit())
 }
 
 // makeReady starts what the command will need, or ends it while the run is far back in the queue.
@@ -336,7 +239,9 @@ func (w *waiter) leave(limit time.Duration) (evicted error) {
 	lease, err := w.giveUp(limit)
 	switch {
 	case lease != nil:
-		evicted = cmp.Or(evicted, lease.Evicted())
+		if evicted == nil {
+			evicted = lease.Evicted()
+		}
 		w.release(lease, true, 0)()
 	case errors.As(err, new(*locks.EvictedError)):
 		evicted = err

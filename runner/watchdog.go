@@ -14,6 +14,7 @@ import (
 	"golock/internal/fdtable"
 	"golock/internal/procfs"
 	"golock/internal/proctree"
+	"golock/locks"
 	"golock/signals"
 )
 
@@ -130,25 +131,20 @@ func (w *watchdog) send(kind messageKind, number int64, texts ...string) {
 // errWatchdogGone one may have begun.
 func (w *watchdog) start() (pid int, err error) {
 	deadline := w.run.renewer.KillAt()
-	for again := true; ; again = false {
-		if err := w.spawn(); err != nil {
-			switch {
-			case lacksResources(err):
-				return 0, w.run.cmd.problem(err)
-			case isRefusedCall(err):
-				return 0, err
-			}
-			return 0, fmt.Errorf("%w: %w", errWatchdogGone, err)
-		}
-		err = send(w.socket, msgStart, int64(deadline), w.run.cmd.env[w.run.cmd.common:]...)
-		if !again || err != unix.EPIPE {
-			break
-		}
-		w.dismiss() // it was killed while golock waited, or cannot run, and has started nothing
+	err = w.order(deadline)
+	if err == unix.EPIPE {
+		// The watchdog was killed while golock waited, or cannot run. It has not started the command, so
+		// another watchdog may, from golock's own program.
+		w.dismiss()
 		w.program = ""
+		err = w.order(deadline)
+	}
+	spawnErr := &spawnError{}
+	if errors.As(err, &spawnErr) {
+		return 0, spawnErr.cause
 	}
 	switch err {
-	case nil, unix.EPIPE: // which receive returns too
+	case nil, unix.EPIPE: // after EPIPE, awaitStart finds that the watchdog has gone
 	case unix.EMSGSIZE:
 		return 0, w.run.cmd.problem(unix.E2BIG)
 	case unix.EPERM, unix.ENOSYS:
@@ -156,6 +152,31 @@ func (w *watchdog) start() (pid int, err error) {
 	default:
 		return 0, w.run.cmd.problem(err)
 	}
+	return w.awaitStart(deadline)
+}
+
+// order starts the watchdog, if it does not run yet, and sends it the order to start the command. A
+// failed start of the watchdog is a *spawnError.
+func (w *watchdog) order(deadline locks.Instant) error {
+	err := w.spawn()
+	switch {
+	case err == nil:
+		return send(w.socket, msgStart, int64(deadline), w.run.cmd.env[w.run.cmd.common:]...)
+	case lacksResources(err):
+		return &spawnError{w.run.cmd.problem(err)}
+	case isRefusedCall(err):
+		return &spawnError{err}
+	}
+	return &spawnError{fmt.Errorf("%w: %w", errWatchdogGone, err)}
+}
+
+// spawnError says that the watchdog could not be started.
+type spawnError struct{ cause error }
+
+func (e *spawnError) Error() string { return e.cause.Error() }
+
+// awaitStart waits until the watchdog says whether it has started the command.
+func (w *watchdog) awaitStart(deadline locks.Instant) (pid int, err error) {
 	for {
 		m, err := receive(w.socket)
 		switch {
