@@ -9,26 +9,27 @@ import (
 	"golock/locks"
 )
 
-// attempt is one attempt to get the slot. A goroutine ends it and wakes the relay, also when it has
-// queued.
+// attempt is an attempt to get the slot. Its goroutine wakes the relay when it has queued and when
+// it ends.
 type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	stopsSoon atomic.Bool // this process is about to be stopped (suspend)
+	stopsSoon atomic.Bool // set before this process is stopped (suspend)
 
-	place  atomic.Int64 // in the queue; 0: not known
+	place  atomic.Int64 // the place in the queue; 0 if it is not known
 	pause  atomic.Pointer[locks.QuarantineError]
-	queued atomic.Pointer[locks.Ticket] // nil: not in the queue
+	queued atomic.Pointer[locks.Ticket] // nil as long as the attempt has not queued
 
-	ended  chan struct{} // closed when these are final
-	ticket locks.Ticket  // nil: not joined
+	ended  chan struct{} // closed when the fields below are final
+	ticket locks.Ticket  // nil if the attempt has not joined
 	lease  locks.Lease
-	later  func() // what the store does when the command has started; nil: nothing
+	later  func() // called when the command has started; nil if the store has nothing to do then
 	err    error
 }
 
-// begin asks the store for the slot, after a pause. What takes no waiting is done at once.
+// begin starts an attempt to get the slot, after a pause. It asks the store at once, in this
+// goroutine, for an answer that needs no waiting.
 func (w *waiter) begin(pause time.Duration) {
 	w.begins = time.Now().Add(pause)
 	a := &attempt{ended: make(chan struct{})}
@@ -57,7 +58,7 @@ func (w *waiter) begin(pause time.Duration) {
 			a.err = nil
 		}
 		if a.final() {
-			close(a.ended) // in this goroutine: nobody need be woken
+			close(a.ended) // no other goroutine has to be woken
 			return
 		}
 	}
@@ -67,7 +68,7 @@ func (w *waiter) begin(pause time.Duration) {
 		if pause > 0 {
 			select {
 			case <-time.After(pause):
-				w.Relay.Wake() // see makeReady
+				w.Relay.Wake() // the pause is over, so makeReady may start what the command needs
 			case <-a.ctx.Done():
 				a.err = a.ctx.Err()
 				return
@@ -87,7 +88,7 @@ func (w *waiter) begin(pause time.Duration) {
 
 func (a *attempt) final() bool { return a.lease != nil || a.err != nil }
 
-// join joins the queue. It fetches the lease too if that is granted.
+// join joins the queue. If the slot is granted at once, it also gets the lease.
 func (a *attempt) join(store locks.Store, r locks.Request) {
 	defer locks.Recover(&a.err)
 	ticket, err := store.Join(a.ctx, r)
@@ -107,9 +108,9 @@ func (a *attempt) wait() {
 	a.lease, a.err = a.ticket.Wait(a.ctx)
 }
 
-// tryLimit bounds how long a store over a network is tried to be reached; once queued, an outage
-// ends nothing. Before a run without a slot it is reachLimitNoWait at least, however short --wait
-// is: a store that is only slow is not unavailable.
+// tryLimit returns how long golock tries to reach a store over a network. Once the run has queued,
+// an outage does not end it. For a run that may go on without a slot, the limit is at least
+// reachLimitNoWait, however short --wait is: a slow store is not an unavailable one.
 func (w *waiter) tryLimit() time.Duration {
 	limit := min(w.Wait, reachLimit)
 	switch {
@@ -121,8 +122,8 @@ func (w *waiter) tryLimit() time.Duration {
 	return limit
 }
 
-// askLimit bounds how long a store is asked before the run is queued, whether it answers or not. 0:
-// the request has its own limits.
+// askLimit returns how long golock asks a store before the run has queued, whether the store
+// answers or not. It returns 0 if the request has its own limits.
 func (w *waiter) askLimit() time.Duration {
 	switch {
 	case w.Wait == 0:

@@ -17,22 +17,23 @@ import (
 )
 
 const (
-	// leaveLimit bounds how long a golock that was told to stop waits to leave the queue, and
-	// giveUpLimit one whose time is over. The store may have made a grant, which lasts for its TTL if
-	// the store is not told.
+	// leaveLimit limits how long a golock that was told to stop waits until it has left the queue.
+	// giveUpLimit is the same limit for a run whose time is over. Without the wait, a grant that the
+	// store has just made would last for its TTL.
 	leaveLimit  = 60 * time.Millisecond
 	giveUpLimit = 200 * time.Millisecond
 
-	// How long golock tries to reach a store.
+	// These constants limit how long golock tries to reach a store.
 	reachLimit       = 10 * time.Second
 	reachLimitNoWait = 2 * time.Second
 
-	// How long it asks a store that answers, but refuses for a reason that passes.
+	// These constants limit how long golock asks a store that answers, but refuses for a reason that
+	// passes.
 	refusalLimit       = 60 * time.Second
-	refusalLimitNoWait = 10 * time.Second // from the first refusal on
+	refusalLimitNoWait = 10 * time.Second // counts from the first refusal
 
-	// nearPlaces is how many waiters of a lock have a watchdog, so that a hand-off does not wait for
-	// one to start. The others may be thousands.
+	// nearPlaces is the number of waiters of a lock that have a watchdog, so that a hand-off does not
+	// wait for one to start. There may be thousands of others.
 	nearPlaces = 64
 )
 
@@ -41,24 +42,24 @@ type waiter struct {
 	*Run
 	watchdog *watchdog
 	status   *statusServer
-	unwanted func() *Outcome // checked at every wake-up: an outcome ends the waiting; may be nil
+	unwanted func() *Outcome // checked at every wake-up; an outcome ends the waiting; may be nil
 
 	begins time.Time // when the attempt asks the store
 	*attempt
-	noted   bool                   // that the attempt has queued
-	warned  bool                   // of what makes the waiting slower
-	pending []syscall.Signal       // that came meanwhile and are the command's
-	made    atomic.Pointer[string] // the path of a directory that the store had to make; nil: none
+	noted   bool                   // golock has noticed that the attempt has queued
+	warned  bool                   // golock has warned of what makes the waiting slower
+	pending []syscall.Signal       // signals for the command that came while the run waited
+	made    atomic.Pointer[string] // the path of a directory that the store had to make; nil if there is none
 	progress
 }
 
-// wait gives the lease, or how the run failed.
+// wait returns the lease, or how the run failed.
 func (w *waiter) wait() (locks.Lease, *Outcome) {
 	if w.unwanted == nil {
 		w.unwanted = func() *Outcome { return nil }
 	}
-	w.Relay.CatchIgnored() // whoever evicts a waiter sends TERM
-	if w.Terminal {        // before it can be in the queue: see suspend
+	w.Relay.CatchIgnored() // TERM tells a waiter that it was evicted
+	if w.Terminal {        // the stop signal must be caught before the run can be in the queue: see suspend
 		w.Relay.CatchStop()
 	}
 	var pause time.Duration
@@ -71,7 +72,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		w.view.Until = w.begins.Add(w.Wait)
 	}
 	defer func() {
-		w.noteMade() // also if the attempt has ended since the last look
+		w.noteMade() // the store may have made the directory after the last look
 		w.endProgress(false)
 		w.cancel()
 		if w.Terminal {
@@ -149,7 +150,7 @@ func (w *waiter) onSignal(sig syscall.Signal) *Outcome {
 	return nil
 }
 
-// noteMade warns of a directory that the store had to make: its path may be misspelt.
+// noteMade warns of a directory that the store had to make, because its path may be misspelt.
 func (w *waiter) noteMade() {
 	path := w.made.Swap(nil)
 	if path != nil {
@@ -157,8 +158,8 @@ func (w *waiter) noteMade() {
 	}
 }
 
-// makeReady starts what the command will need, or ends it while the run is far back in the queue.
-// An error shows again when that is needed.
+// makeReady starts what the command will need. While the run is far back in the queue, it ends it
+// again. It drops errors, because they come again when the command starts.
 func (w *waiter) makeReady() {
 	at := w.place.Load()
 	if time.Now().Before(w.begins) || w.noted && (at == 0 || at > nearPlaces) {
@@ -170,7 +171,7 @@ func (w *waiter) makeReady() {
 	_ = w.status.open()
 }
 
-// noteQueued does what is due when the attempt has queued.
+// noteQueued reports once that the attempt has queued.
 func (w *waiter) noteQueued() {
 	ticket := w.queued.Load()
 	if w.noted || ticket == nil {
@@ -189,14 +190,15 @@ func (w *waiter) noteQueued() {
 	w.report()
 }
 
-// warnOfWaiting says once what makes the waiting slower. It need not be known when the run queues.
+// warnOfWaiting warns once of what makes the waiting slower. The store may learn of that after the
+// run has queued.
 func (w *waiter) warnOfWaiting() {
 	if !w.warned && w.noted && w.Wait != 0 {
 		w.warned = w.warn(true)
 	}
 }
 
-// received takes the result of an attempt that was not given up.
+// received takes the result of an attempt that has ended by itself.
 func (w *waiter) received() (locks.Lease, *Outcome) {
 	if w.ticket != nil && !w.noted {
 		w.sayReplaced(w.ticket)
@@ -218,8 +220,8 @@ func (w *waiter) sayReplaced(ticket locks.Ticket) {
 	}
 }
 
-// giveUp ends the attempt. It waits for the result, at most limit: the place in the queue is gone
-// then, or the slot was granted just before.
+// giveUp ends the attempt and waits for its result, at most for limit. Either the place in the
+// queue is then gone, or the slot was granted just before.
 func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 	w.cancel()
 	select {
@@ -230,8 +232,9 @@ func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 	}
 }
 
-// leave gives up and releases a slot that was granted too late. The error says that it, or the place
-// in the queue, was evicted: others may use that record afterwards.
+// leave gives up, and releases a slot that was granted too late. The error says that the slot or
+// the place in the queue was evicted. It is read before, because others may use the record
+// afterwards.
 func (w *waiter) leave(limit time.Duration) (evicted error) {
 	if ticket := w.queued.Load(); ticket != nil {
 		evicted = (*ticket).Evicted()
@@ -255,15 +258,15 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	cancelled := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case lease != nil, !cancelled, errors.As(err, new(*locks.OutageError)):
-		return w.received() // just in time
+		return w.received() // the slot was granted just in time
 	case w.queued.Load() == nil && w.leases() != nil:
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}
 	return nil, &Outcome{Kind: Busy, Err: w.whyBusy()}
 }
 
-// ignores reports whether a signal does nothing because the caller ignores it. TERM after an eviction
-// is a message.
+// ignores reports whether a signal has no effect because the caller ignores it. TERM after an
+// eviction has an effect.
 func (w *waiter) ignores(sig syscall.Signal) bool {
 	ticket := w.queued.Load()
 	if sig == unix.SIGTERM && ticket != nil && (*ticket).Evicted() != nil {
@@ -280,8 +283,9 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	return interruptedBy(sig)
 }
 
-// suspend leaves the queue, stops golock, and joins anew when it is continued: a stopped process in
-// the queue would hold up everybody behind it. So it waits for the end of the attempt.
+// suspend leaves the queue, stops golock, and joins again when golock is continued. A stopped
+// process in the queue would hold up all waiters behind it, so suspend first waits for the end of
+// the attempt.
 func (w *waiter) suspend() *Outcome {
 	w.stopsSoon.Store(true)
 	if err := w.leave(math.MaxInt64); err != nil {
@@ -293,16 +297,16 @@ func (w *waiter) suspend() *Outcome {
 	}
 	w.Relay.Suspend()
 	if ref, err := locks.NewRef(w.Request.Name); err == nil {
-		w.Request.Ref.ID = ref.ID // an entry that has left a queue never comes back into it
-		w.watchdog.dismiss()      // it would release the old one
+		w.Request.Ref.ID = ref.ID // an ID that has left a queue never joins it again
+		w.watchdog.dismiss()      // the watchdog would release the old ID
 		w.status.close()
 	}
 	w.begin(max(time.Until(w.begins), 0))
 	return nil
 }
 
-// refusal is the outcome of an error of the store. A nested run that does not wait is just busy;
-// one that would wait is a mistake.
+// refusal converts an error of the store to an outcome. A nested run that does not wait ends as
+// Busy. A nested run that would wait for the run around it is a mistake.
 func (w *waiter) refusal(err error) *Outcome {
 	busy, isBusy := errors.AsType[*locks.BusyError](err)
 	switch {
@@ -311,7 +315,7 @@ func (w *waiter) refusal(err error) *Outcome {
 	case isBusy && busy.Inside != nil && w.Wait != 0:
 		return &Outcome{Kind: Refused, Err: err}
 	case isBusy:
-		if len(busy.Holders) == 0 && busy.Reason == "" { // a plain store does not tell at once
+		if len(busy.Holders) == 0 && busy.Reason == "" { // a plain store does not name the holders in its refusal
 			found := w.whyBusy()
 			busy.Holders, busy.Waiters = found.Holders, max(busy.Waiters, found.Waiters)
 		}
@@ -322,7 +326,7 @@ func (w *waiter) refusal(err error) *Outcome {
 	return &Outcome{Kind: Refused, Err: err}
 }
 
-// whyBusy asks the store who was in the way, for the message.
+// whyBusy asks the store for the holders and waiters, for the message.
 func (w *waiter) whyBusy() *locks.BusyError {
 	busy := &locks.BusyError{Name: w.Request.Name}
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
