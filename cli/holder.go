@@ -219,9 +219,11 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id string, o runner.Outcome, end Exit) {
 	defer out.Report(nil, false)
 	relay.Watch(int(socket.Fd()))
-	for from := bufio.NewReaderSize(socket, 2*maxUnread); ; {
+	from := bufio.NewReaderSize(socket, 2*maxUnread)
+	for {
 		if from.Buffered() == 0 {
-			switch sig, _ := relay.Next(-1); {
+			sig, _ := relay.Next(-1)
+			switch {
 			case signals.EndsWaiting(sig):
 				o = runner.Outcome{Kind: runner.Interrupted, Signal: sig}
 				return "", o, exitOfRun(o)

@@ -111,14 +111,15 @@ func readUnits(v *config.Values, key string, most int, lack string, out *term.Pr
 	return v.Int(key, 1, most)
 }
 
-// readWait reads how long to wait; -1: for ever.
+// readWait reads how long to wait. A run.Wait of -1 has no limit.
 func readWait(v *config.Values, run *runner.Run) {
 	noWait := v.Bool("no-wait")
 	run.Wait = v.Duration("wait")
-	switch _, given := v.Given("wait"); {
+	_, isGiven := v.Given("wait")
+	switch {
 	case noWait && run.Wait > 0:
 		v.Fail("no-wait", "cannot be combined with --wait")
-	case !noWait && !given:
+	case !noWait && !isGiven:
 		run.Wait = -1
 	}
 }
