@@ -30,7 +30,7 @@ type Message struct {
 // requests, one replies.
 type Wire interface {
 	Request(r *bufio.Reader) (Message, error)
-	// Reply reads the next message of the server. isLast says that the server has done all of the
+	// Reply reads the next message of the server. last says that the server has done all of the
 	// request, and its probe.
 	// all of the request, and its probe.
 	Reply(r *bufio.Reader) (raw []byte, last bool, err error)
