@@ -262,5 +262,5 @@ func abandonHolder(socket *os.File) {
 	fd := int(socket.Fd())
 	_ = unix.Shutdown(fd, unix.SHUT_WR)
 	time.AfterFunc(abandonLimit, func() { _ = unix.Shutdown(fd, unix.SHUT_RD) })
-	_, _ = io.Copy(io.Discard, socket) // it ends with the holder
+	_, _ = io.Copy(io.Discard, socket) // the copy ends when the holder ends
 }
