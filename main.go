@@ -26,8 +26,8 @@ func main() {
 	os.Exit(end.Code)
 }
 
-// run gives how the process ends. golock starts itself under other names: as the watchdog of a command, as
-// the holder process of golock acquire, and as a child of golock check.
+// run does the work of the process and returns how it ends. golock starts itself under other names: as
+// the watchdog of a command, as the holder process of golock acquire, and as a child of golock check.
 func run(argv []string) cli.Exit {
 	switch {
 	case len(argv) == 0:

@@ -110,7 +110,8 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 		case f == nil:
 			continue
 		case !f.IsBool() && !attached:
-			if i++; i == len(words)-1 {
+			i++
+			if i == len(words)-1 {
 				return valuesOf(f.Value, "", given)
 			}
 			value = words[i]

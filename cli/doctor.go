@@ -130,7 +130,8 @@ func findingsText(found []locks.Finding, all bool) string {
 	}
 	count := map[locks.Level]int{}
 	for _, f := range found {
-		if count[f.Level]++; !all && f.Level != locks.Problem {
+		count[f.Level]++
+		if !all && f.Level != locks.Problem {
 			continue
 		}
 		fmt.Fprintf(&b, "%-8s %s: %s\n", f.Level, f.Subject, locks.Printable(f.What, 2000))

@@ -32,7 +32,7 @@ const (
 // Exit is how golock ends: by dying of a signal if there is one and it can, else with a code.
 type Exit struct {
 	Code   int            // 128 + the number of the signal, if there is one
-	Signal syscall.Signal // 0: none
+	Signal syscall.Signal // 0 if no signal ends golock
 }
 
 // usageError is a mistake on the command line.
@@ -46,7 +46,7 @@ type outputError struct{ error }
 type exitError struct {
 	code   int
 	err    error
-	signal syscall.Signal // 0: none
+	signal syscall.Signal // 0 if no signal ends golock
 }
 
 // endedBy ends golock by the signal that ended its command, or its waiting.
@@ -56,7 +56,7 @@ func endedBy(sig syscall.Signal) exitError {
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
 
-// exit prints an error and gives how golock ends: with code 0 if there is none.
+// exit prints an error and returns how golock ends. Without an error the code is 0.
 func exit(out *term.Printer, err error) Exit {
 	e, ok := err.(exitError)
 	if !ok && err != nil {
@@ -68,8 +68,8 @@ func exit(out *term.Printer, err error) Exit {
 	return Exit{Code: e.code, Signal: e.signal}
 }
 
-// needs says that a command cannot do without a part of the machine, why it cannot have it, and the
-// remedy.
+// needs is the error of a command that cannot do without a part of the machine. It says why the
+// command cannot have that part, and the remedy.
 func needs(command, path, remedy string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s needs %s, which is not there: %s", command, path, remedy)
@@ -80,7 +80,7 @@ func needs(command, path, remedy string, err error) error {
 	return fmt.Errorf("%s cannot use %s: %w: %s", command, path, err, remedy)
 }
 
-// codeOf is the exit code of an error.
+// codeOf returns the exit code for an error.
 func codeOf(err error) int {
 	busy, isBusy := errors.AsType[*locks.BusyError](err) // other runs without a slot are runner.Busy
 	setting, isSetting := errors.AsType[*config.Error](err)
@@ -99,7 +99,7 @@ func codeOf(err error) int {
 	return exitUnavailable
 }
 
-// exitOfRun is how golock ends after a run, before --ok-exit and -E.
+// exitOfRun returns how golock ends after a run, before --ok-exit and -E count.
 func exitOfRun(o runner.Outcome) Exit {
 	switch o.Kind {
 	case runner.Ended:

@@ -25,8 +25,8 @@ import (
 // The tag help stands last: readTags stops there. Everything else is derived: settings and
 // parseFast below; help, manual, reference and completion from kong's model.
 
-// argument is what the command line gives. Arguments are bytes, which kong's own
-// strings would turn into UTF-8.
+// argument is a value on the command line. It consists of bytes, because kong's own strings would
+// turn it into UTF-8.
 type argument struct{ texts []string }
 
 // The types of flags.
@@ -37,7 +37,7 @@ type (
 	durationFlag struct{ argument }
 	listFlag     struct{ argument }
 	boolFlag     struct{ argument }
-	rest         []string // everything that is left of the command line
+	rest         []string // all remaining arguments
 )
 
 type flagValue interface {
@@ -57,7 +57,7 @@ func (a *argument) arg() *argument { return a }
 // given reports whether the flag is on the command line.
 func (a *argument) given() bool { return a.texts != nil }
 
-// text is the last value; "": none.
+// text returns the last value, or "" if there is none.
 func (a *argument) text() string {
 	if a.texts == nil {
 		return ""
@@ -224,7 +224,7 @@ func (p *fastParser) flag(name, value string, attached bool) bool {
 	return true
 }
 
-// find finds the flag that a name or a letter means; nil: there is none.
+// find returns the flag that a name or a letter stands for, or nil.
 func (p *fastParser) find(name string) *declaration {
 	for i := range p.all {
 		d := &p.all[i]
@@ -330,7 +330,7 @@ type entryFlags struct {
 	idFlag
 }
 
-// mergeArgument makes an argument the flag that means the same.
+// mergeArgument converts an argument to the flag with the same meaning.
 func mergeArgument(argument, flag *textFlag, name string) error {
 	switch {
 	case argument.given() && flag.given():

@@ -23,15 +23,15 @@ import (
 	"golock/signals"
 )
 
-// A holder process keeps the slot of golock acquire: this same program, in its
-// own session, with none of the caller's files open. It takes the slot itself,
-// so nothing is handed over. It talks to golock acquire over a socket:
+// A holder process keeps the slot of golock acquire. It is this same program, in its own session,
+// with none of the caller's files open. It takes the slot itself, so no slot is handed over. It
+// talks to golock acquire over a socket:
 //
 //	request   what is wanted, in JSON            to the holder
 //	message   a log line or the result, in JSON  from the holder
 //	one byte  the ID has been printed            to the holder
 //
-// If the socket ends before the last, the holder releases whatever it has.
+// If the socket closes before the last message, the holder releases what it has.
 
 // HolderName is the first argument of a holder process.
 const HolderName = "golock-holder"
@@ -39,14 +39,14 @@ const HolderName = "golock-holder"
 // The descriptors of a holder, beside the standard ones, which are /dev/null.
 const (
 	holderSocket  = 3
-	holderProcess = 4 // that of the process of --for
+	holderProcess = 4 // the descriptor of the process of --for
 )
 
-// holderRequest is what a holder is to take.
+// holderRequest says what a holder has to take.
 type holderRequest struct {
-	Address string // the store's URL may have secrets: not for the command line
+	Address string // the URL may have secrets, so it is not on the command line
 	Request locks.Request
-	Process int // the number of that of --for
+	Process int // the PID of the process of --for
 	Jitter  time.Duration
 	Wait    time.Duration
 	Pace    term.Pace // of the progress of waiting
@@ -55,15 +55,15 @@ type holderRequest struct {
 
 // holderMessage is what a holder reports: one of Result, Log, Say and Waits is set.
 type holderMessage struct {
-	Result *result `json:",omitempty"` // the last one
+	Result *result `json:",omitempty"` // the last message
 	Warn   bool    `json:",omitempty"`
 	Log    string  `json:",omitempty"`
 	Pairs  []any   `json:",omitempty"`
 	Say    string  `json:",omitempty"`
 
 	Waits *runner.Waiting `json:",omitempty"`
-	More  int             `json:",omitempty"` // holders, beside those in Waits
-	Line  bool            `json:",omitempty"` // a line about it is due
+	More  int             `json:",omitempty"` // the number of holders that Waits leaves out
+	Line  bool            `json:",omitempty"` // a line about the waiting is due
 }
 
 // namedHolders is how many holders a line about waiting names at most (locks.HoldersText).
@@ -71,14 +71,14 @@ const namedHolders = 3
 
 // result is the outcome of the attempt to take a slot.
 type result struct {
-	ID     string // "": there is no slot
+	ID     string // "" if there is no slot
 	Code   int    // the exit code without -E
 	Kind   runner.Kind
-	Signal syscall.Signal // that ended the waiting
+	Signal syscall.Signal // the signal that ended the waiting
 	Text   string         // the error
 }
 
-// Holder is golock as a holder process.
+// Holder does the work of a holder process.
 func Holder() Exit { return recovered(hold) }
 
 // holder is the holder's end of the socket.
@@ -94,7 +94,7 @@ const maxUnread = 64 << 10
 // maxRequest bounds what a holder reads: arguments and variables have room in it.
 const maxRequest = 4 << 20
 
-// send needs no error: runner.Holder notices by itself that golock acquire is gone.
+// send returns no error, because runner.Holder notices by itself that golock acquire is gone.
 func (h *holder) send(m holderMessage) {
 	text, _ := json.Marshal(m)
 	unread, _ := unix.IoctlGetInt(h.socket, unix.TIOCOUTQ)
@@ -179,7 +179,7 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 // place in the queue is gone then, or soon will be.
 const abandonLimit = 80 * time.Millisecond
 
-// startHolder gives golock acquire's end of the socket.
+// startHolder starts the holder process and returns golock acquire's end of the socket.
 func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process *pidfd.Process) (*os.File, error) {
 	text, _ := json.Marshal(holderRequest{run.Address, run.Request, process.PID(), run.Jitter, run.Wait, out.PaceOf(), out.JSON})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -194,7 +194,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 	}
 	defer null.Close()
 	fds, _ := procfs.FDs(0)
-	for _, fd := range fds { // who waits for the end of a pipe must not wait for the holder
+	for _, fd := range fds { // a process that waits for the end of a pipe must not wait for the holder
 		if fd > 2 {
 			unix.CloseOnExec(fd)
 		}
@@ -214,14 +214,16 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 	return socket, nil
 }
 
-// awaitHolder prints what the holder reports. It gives the ID of the slot; if there is none, the
-// outcome and how golock ends then.
+// awaitHolder prints what the holder reports. It returns the ID of the slot. If there is no slot,
+// it returns the outcome and how golock ends.
 func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id string, o runner.Outcome, end Exit) {
 	defer out.Report(nil, false)
 	relay.Watch(int(socket.Fd()))
-	for from := bufio.NewReaderSize(socket, 2*maxUnread); ; {
+	from := bufio.NewReaderSize(socket, 2*maxUnread)
+	for {
 		if from.Buffered() == 0 {
-			switch sig, _ := relay.Next(-1); {
+			sig, _ := relay.Next(-1)
+			switch {
 			case signals.EndsWaiting(sig):
 				o = runner.Outcome{Kind: runner.Interrupted, Signal: sig}
 				return "", o, exitOfRun(o)
@@ -260,5 +262,5 @@ func abandonHolder(socket *os.File) {
 	fd := int(socket.Fd())
 	_ = unix.Shutdown(fd, unix.SHUT_WR)
 	time.AfterFunc(abandonLimit, func() { _ = unix.Shutdown(fd, unix.SHUT_RD) })
-	_, _ = io.Copy(io.Discard, socket) // it ends with the holder
+	_, _ = io.Copy(io.Discard, socket) // the copy ends when the holder ends
 }

@@ -98,7 +98,8 @@ func sample(app *kong.Application) string {
 			continue
 		}
 		help, mark, value := f.Help, "#", f.Tag.Get("builtin")
-		switch example := f.Tag.Get("example"); {
+		example := f.Tag.Get("example")
+		switch {
 		case example != "":
 			help, value = help+" No default.", example
 		case value == "" && !f.IsBool(): // store-file, which cannot stand beside store

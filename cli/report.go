@@ -95,7 +95,8 @@ func readLine(from *bufio.Reader) (line []byte, tooLong bool, err error) {
 	for err = bufio.ErrBufferFull; err == bufio.ErrBufferFull; {
 		var part []byte
 		part, err = from.ReadSlice('\n')
-		if tooLong = tooLong || len(line)+len(part) > longestLine; !tooLong {
+		tooLong = tooLong || len(line)+len(part) > longestLine
+		if !tooLong {
 			line = append(line, part...)
 		}
 	}
@@ -110,7 +111,13 @@ func replaceFile(path string, content []byte) error {
 		return err
 	}
 	_, err = f.Write(content)
-	err = cmp.Or(err, f.Chmod(0o644), f.Close()) // another user reads it
+	if err == nil {
+		err = f.Chmod(0o644) // another user reads the file
+	}
+	closeErr := f.Close()
+	if err == nil {
+		err = closeErr
+	}
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}

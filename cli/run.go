@@ -90,7 +90,8 @@ func (c *runCommand) run(out *term.Printer) error {
 	okExit := readEnd(v, run)
 	run.Unavailable = runner.Unavailable(v.Choice("on-unavailable", "fail", string(runner.Skip), string(runner.RunAnyway)))
 	checkProc(v, run)
-	switch err := v.Err(); {
+	err = v.Err()
+	switch {
 	case err == errMissingName && len(run.Argv) > 2 && run.Argv[1] == "--":
 		return fmt.Errorf("%w; did you mean --name %s?", err, locks.Printable(run.Argv[0], 80))
 	case err != nil:

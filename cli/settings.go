@@ -84,7 +84,8 @@ func openStore(v *config.Values) (store locks.Store, a address, err error) {
 	if a, err = readAddress(v); err != nil {
 		return nil, a, err
 	}
-	switch store, err = open.Store(a.url); {
+	store, err = open.Store(a.url)
+	switch {
 	case err == open.ErrNotLinked:
 		err = becomeFull("a store on a server needs")
 	case err != nil:

@@ -16,8 +16,8 @@ import (
 // leastTTL is the shortest lease time.
 const leastTTL = time.Second
 
-// readSlot reads which slot is wanted, for run.Argv, and how it is kept. It fills run and
-// gives the exit code for a conflict.
+// readSlot reads into run which slot is wanted and how it is kept. It returns the exit code for a
+// conflict.
 func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCode int) {
 	if v.Bool("require-networked") {
 		if lack := lackOf(run.Store, "require-networked"); lack != "" {
@@ -36,8 +36,8 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 	return v.Int("conflict-exit-code", 0, 255)
 }
 
-// readName reads the lock's name. On a plain store the URL is the lock: its key
-// is the same whatever the name, and without a name the lock is called by its URL.
+// readName reads the lock's name. On a plain store the URL names the lock: the key does not depend
+// on the name, and a lock without a name is called by its URL.
 func readName(v *config.Values, run *runner.Run) {
 	name := v.Text("name")
 	_, given := v.Given("name")
@@ -91,7 +91,7 @@ func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 	}
 	weight := readUnits(v, "weight", most, abilities.NoWeight, out)
 	if limit != 0 && weight > limit {
-		if from, _ := v.Given("weight"); !from.FromFlag() && hasMax { // the max is what the user has just typed
+		if from, _ := v.Given("weight"); !from.FromFlag() && hasMax { // the user has just typed the max
 			v.Fail("max", "%d has no room for the weight of %d (%v)", limit, weight, from)
 		} else {
 			v.Fail("weight", "%d can never fit into a max of %d", weight, limit)
@@ -111,14 +111,15 @@ func readUnits(v *config.Values, key string, most int, lack string, out *term.Pr
 	return v.Int(key, 1, most)
 }
 
-// readWait reads how long to wait; -1: for ever.
+// readWait reads how long to wait. A run.Wait of -1 has no limit.
 func readWait(v *config.Values, run *runner.Run) {
 	noWait := v.Bool("no-wait")
 	run.Wait = v.Duration("wait")
-	switch _, given := v.Given("wait"); {
+	_, isGiven := v.Given("wait")
+	switch {
 	case noWait && run.Wait > 0:
 		v.Fail("no-wait", "cannot be combined with --wait")
-	case !noWait && !given:
+	case !noWait && !isGiven:
 		run.Wait = -1
 	}
 }
@@ -136,8 +137,8 @@ func readQueue(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Request.Hold = v.Duration("hold")
 }
 
-// readReplace reads whom a run replaces. That one needs time to end, so the run
-// must be one that waits.
+// readReplace reads whom a run replaces. The replaced run needs time to end, so a run that replaces
+// must wait.
 func readReplace(v *config.Values, run *runner.Run, out *term.Printer) {
 	replace := locks.Replacement(v.Choice("replace", string(locks.ReplaceWaiting), string(locks.ReplaceRunning)))
 	if run.Wait != 0 {
@@ -182,7 +183,7 @@ func isPlain(store locks.Store) bool { return store.Abilities().Queue == nil }
 // hasLeases reports whether a store is networked: its grants expire, and others see what it publishes.
 func hasLeases(store locks.Store) bool { return store.Abilities().Leases != nil }
 
-// lackOf says why a setting has no meaning on a store; "" if it has.
+// lackOf returns why a setting has no meaning on a store, or "" if it has one.
 func lackOf(store locks.Store, key string) string {
 	url := store.URL()
 	plain, networked := isPlain(store), hasLeases(store)
@@ -224,8 +225,8 @@ func refuseLacking(v *config.Values, store locks.Store, out *term.Printer, keys 
 	}
 }
 
-// refuse is for settings that have no meaning here. A flag is a mistake; a setting from
-// elsewhere is meant for other runs, and is dropped.
+// refuse refuses a setting that has no meaning here. A flag is a mistake. A setting from elsewhere
+// is meant for other runs, and is dropped.
 func refuse(v *config.Values, out *term.Printer, lack string, keys ...string) {
 	for _, key := range keys {
 		switch source, given := v.Given(key); {

@@ -1,6 +1,5 @@
-// Package config finds out what the user wants: it puts flags, environment and
-// files in order and gives typed values. It never prints, and reports every value
-// with its source. It knows two settings: "name" selects a [lock."NAME"] table,
+// Package config merges flags, variables and files into typed values. It never prints, and knows the
+// source of every value. Two settings have a meaning here: "name" selects a [lock."NAME"] table, and
 // "config" names the only file to read.
 //
 // Precedence, the strongest first:
@@ -32,24 +31,24 @@ const (
 	Int      Kind = "an integer without quotes"
 	Bool     Kind = "true or false without quotes"
 	Duration Kind = `seconds or a string such as "1m30s"`
-	List     Kind = "an array of strings in quotes or integers" // or one of these
+	List     Kind = "an array of strings in quotes or integers" // a single string or integer is a list of one
 )
 
 // Setting declares one setting.
 type Setting struct {
 	Key        string // the long flag without dashes, and the key in a file
-	Env        string // the environment variable; "": none
+	Env        string // the environment variable; "" if the setting has none
 	Kind       Kind
 	Default    string
 	Group      string // settings with the same group are alternatives
 	NotInFile  bool
-	EmptyIsSet bool // an empty variable is a value; others count as unset
+	EmptyIsSet bool // an empty variable is a value; for other settings it counts as unset
 }
 
 // Layers is everything that Resolve reads.
 type Layers struct {
-	Flags  map[string][]string              // by key; of several texts the last counts, except for a List
-	Lookup func(name string) (string, bool) // gives a variable, as os.LookupEnv
+	Flags  map[string][]string              // texts by key; the last text counts, for a List all do
+	Lookup func(name string) (string, bool) // looks up a variable, as os.LookupEnv does
 	Files  Files
 }
 
@@ -58,7 +57,7 @@ type Layers struct {
 type Source struct {
 	Key, Env, File string
 
-	line func() int // finds the line in the file, from 1; nil: it is about no line
+	line func() int // finds the line in the file, from 1; nil if the source is not a line
 }
 
 // FromFlag reports whether the source is the command line.
@@ -86,15 +85,16 @@ func (s Source) String() string {
 type Error struct {
 	Source  Source
 	Problem string
-	Cause   error // of the problem, if a system call has failed; else nil
+	Cause   error // the error of the system call that failed; nil if none did
 }
 
-// HostFailed reports whether the host could not read a file now: nothing is wrong with the file.
+// HostFailed reports whether the host could not read a file now, so that the user has nothing to
+// change in the file.
 func (e *Error) HostFailed() bool { return isHostFailure(e.Cause) }
 
 func isHostFailure(err error) bool {
-	for _, passing := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EIO, syscall.ENOMEM} {
-		if errors.Is(err, passing) {
+	for _, errno := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EIO, syscall.ENOMEM} {
+		if errors.Is(err, errno) {
 			return true
 		}
 	}
@@ -105,15 +105,15 @@ func (e *Error) Error() string { return e.Source.String() + ": " + e.Problem }
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Resolve reads all sources. The strongest source that gives a setting of a
-// group hides the group of all weaker ones; what one source gives stays together.
-// Every file is checked in full. Flags and variables are checked when Values is
-// asked for them. The error is an *Error.
+// Resolve reads all sources. The strongest source that gives a setting of a group hides all settings
+// of that group in weaker sources, so that alternatives of two sources never mix. Resolve checks every
+// file in full. Values checks flags and variables when a method reads them. The error is an *Error.
 func Resolve(settings []Setting, from Layers) (*Values, error) {
 	v := &Values{settings: settings, found: make([]value, len(settings))}
 	v.add(func(s Setting) value { return value{from.Flags[s.Key], Source{Key: s.Key}} })
 	v.add(func(s Setting) value {
-		if text, ok := from.Lookup(s.Env); text != "" || ok && s.EmptyIsSet {
+		text, isSet := from.Lookup(s.Env)
+		if text != "" || isSet && s.EmptyIsSet {
 			return value{[]string{text}, Source{Key: s.Key, Env: s.Env}}
 		}
 		return value{}
@@ -133,10 +133,11 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 	return v, nil
 }
 
-// CheckVariable judges a variable whose name begins with prefix, as those of all settings do. It reports
-// whether the variable is a setting. The error, an *Error, says that it is likely meant as one: it has the
-// name of a flag that has no variable, or misspells a setting. Any other variable is somebody else's
-// (Kubernetes sets GOLOCK_PORT for a Service called golock, images set GOLOCK_VERSION).
+// CheckVariable checks the name of a variable that begins with prefix, as the variables of all
+// settings do. It reports whether the variable is a setting. It returns an *Error if somebody likely
+// meant a setting: the variable has the name of a flag without a variable, or misspells a setting.
+// Other variables belong to other programs: Kubernetes sets GOLOCK_PORT for a Service called golock,
+// images set GOLOCK_VERSION.
 func CheckVariable(name, prefix string, settings []Setting) (isSetting bool, err error) {
 	const problem = "is not a setting of golock"
 	word := strings.TrimPrefix(name, prefix)
@@ -158,14 +159,17 @@ func CheckVariable(name, prefix string, settings []Setting) (isSetting bool, err
 	return false, nil
 }
 
-// add adds the next weaker source, which gives a value without texts where it has none.
+// add adds the next weaker source. get returns the value that the source has for a setting, or a value
+// without texts.
 func (v *Values) add(get func(Setting) value) {
-	closed := map[string]bool{} // groups that a stronger source has given
+	isTaken := map[string]bool{} // groups of which a stronger source gives a setting
 	for i, s := range v.settings {
-		closed[s.Group] = closed[s.Group] || s.Group != "" && v.found[i].texts != nil
+		if s.Group != "" && v.found[i].texts != nil {
+			isTaken[s.Group] = true
+		}
 	}
 	for i, s := range v.settings {
-		if v.found[i].texts == nil && !closed[s.Group] {
+		if v.found[i].texts == nil && !isTaken[s.Group] {
 			v.found[i] = get(s)
 		}
 	}
@@ -184,7 +188,8 @@ func (v *Values) load(files Files) (all []*file, err error) {
 		v.Warnings = append(v.Warnings, err.Error())
 	}
 	if path != "" {
-		if all, err = v.append(all, files, path); isOutOfReach(err) {
+		all, err = v.append(all, files, path)
+		if isOutOfReach(err) {
 			v.noteOutOfReach(path, err)
 			err = nil
 		}
@@ -195,7 +200,7 @@ func (v *Values) load(files Files) (all []*file, err error) {
 	return v.append(all, files, files.System)
 }
 
-// loadExplicit reads the only file, which a flag or a variable names.
+// loadExplicit reads the file that a flag or a variable names, and no other.
 func (v *Values) loadExplicit(files Files, source Source) ([]*file, error) {
 	path := v.Text("config")
 	switch path {
@@ -211,7 +216,7 @@ func (v *Values) loadExplicit(files Files, source Source) ([]*file, error) {
 	return all, err
 }
 
-// append reads one more file, if it is there.
+// append reads one more file, if it exists.
 func (v *Values) append(all []*file, files Files, path string) ([]*file, error) {
 	content, err := files.Read(path)
 	if isMissing(err) {
@@ -227,8 +232,9 @@ func (v *Values) append(all []*file, files Files, path string) ([]*file, error) 
 	return append(all, f), nil
 }
 
-// noteOutOfReach keeps that the user's file is not read though it may be there. It may name another store, so
-// this is a warning, unless somebody has hidden the home directory from this service.
+// noteOutOfReach records that the user's file may exist but cannot be read. That is a warning, because
+// the file may name another store. It is only a note if somebody has hidden the home directory from
+// this service.
 func (v *Values) noteOutOfReach(path string, err error) {
 	if isHiddenOnPurpose(path) {
 		v.Notes = append(v.Notes, path+": a directory above it is hidden from this process, so it is taken as missing")

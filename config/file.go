@@ -21,12 +21,12 @@ type Files struct {
 	System string           // the path of the system's file
 	User   string           // the path of the user's file below the home directory
 	Users  passwd.Databases // who the user is
-	UID    int              // the user who may own files, as root may
-	Home   int              // the user whose home directory counts: the same, or who it is outside of a user namespace
+	UID    int              // the user who may own files; root may too
+	Home   int              // the user whose home directory counts: UID, as it is outside of a user namespace
 }
 
-// HostFiles gives the files of this host for the effective user. No environment
-// variable counts: cron and a login shell must find the same file.
+// HostFiles returns the files of this host for the effective user. It reads no environment variable,
+// so that cron and a login shell find the same file.
 func HostFiles() Files {
 	return Files{
 		System: "/etc/golock.toml",
@@ -37,9 +37,9 @@ func HostFiles() Files {
 	}
 }
 
-// UserFile gives the path of the user's file, whether it exists or not; "": the user has no home directory,
-// or is unknown. The home directory is that of the password database; package os/user would fall back to
-// $HOME.
+// UserFile returns the path of the user's file, whether it exists or not. It returns "" if the user is
+// unknown or has no home directory. The home directory comes from the password database; package
+// os/user would fall back to $HOME.
 func (f Files) UserFile() (path string, err error) {
 	user, err := f.Users.User(f.Home)
 	switch {
@@ -53,20 +53,20 @@ func (f Files) UserFile() (path string, err error) {
 	return filepath.Join(user.Home, f.User), nil
 }
 
-// Content is what a file has, and whether other users can read it. Of a file that somebody has mounted here,
-// as a secret into a container, that is not asked.
+// Content is the content of a file.
 type Content struct {
-	Data          []byte
+	Data []byte
+	// OthersCanRead is false for a file that somebody has mounted, such as a secret of a container.
 	OthersCanRead bool
 }
 
-// Read reads a file that nobody but root and the user can have written. The error does not name the file. It
-// wraps an errno if the file cannot be reached or read.
+// Read reads a file, and refuses a file that another user than root and the effective user can write.
+// The error does not name the file. It wraps an errno if the file cannot be reached or read.
 //
-// It checks the open descriptor, so that this file is the one that is read. Package os would set up the
-// runtime's poller, at every start.
+// Read checks the open descriptor, so that it reads the file that it has checked. It does not use
+// package os, which would start the runtime's poller at every start.
 func (f Files) Read(path string) (c Content, err error) {
-	// Do not wait for the writer of a FIFO, do not get a controlling terminal.
+	// O_NONBLOCK: do not wait for the writer of a FIFO. O_NOCTTY: do not get a controlling terminal.
 	fd, err := eintr.Get(func() (int, error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	})
@@ -92,7 +92,8 @@ func (f Files) Read(path string) (c Content, err error) {
 	}
 	const readableByOthers = 0o044
 	c.OthersCanRead = st.Mode&readableByOthers != 0 && provisionOf(fd) == notProvided
-	for chunk := make([]byte, 8192); len(c.Data) <= maxSize; {
+	chunk := make([]byte, 8192)
+	for len(c.Data) <= maxSize {
 		n, err := eintr.Get(func() (int, error) { return syscall.Read(fd, chunk) })
 		if err != nil {
 			return c, fmt.Errorf("the file cannot be read: %w", err)
@@ -105,15 +106,15 @@ func (f Files) Read(path string) (c Content, err error) {
 	return c, errors.New("is larger than 1 MiB, which no configuration is")
 }
 
-// isOutOfReach reports whether an error of Read says that the file may be there, but that this user or this
-// host does not get at it now.
+// isOutOfReach reports whether an error of Read says that the file may exist, but that this user or
+// this host cannot reach it now.
 func isOutOfReach(err error) bool {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
 		return false
 	}
 	switch errno {
-	case syscall.EACCES, syscall.EPERM, // a home directory of others
+	case syscall.EACCES, syscall.EPERM, // the home directory of another user
 		syscall.EREMOTEIO, syscall.ESTALE, syscall.ENOTCONN, syscall.ETIMEDOUT, // a home directory on a network
 		syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ECONNABORTED, syscall.ENODEV:
 		return true
@@ -121,8 +122,8 @@ func isOutOfReach(err error) bool {
 	return false
 }
 
-// isHiddenOnPurpose reports whether a directory above the path is one that nobody may look into, as
-// ProtectHome= of systemd.exec(5) puts in the place of home directories.
+// isHiddenOnPurpose reports whether the nearest existing directory above the path has mode 000.
+// ProtectHome= of systemd.exec(5) mounts such a directory over home directories.
 func isHiddenOnPurpose(path string) bool {
 	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
 		var st syscall.Stat_t

@@ -15,7 +15,7 @@ import (
 	"golock/internal/spelling"
 )
 
-// file is the content of one file.
+// file is a parsed configuration file.
 type file struct {
 	path     string
 	data     []byte
@@ -23,53 +23,64 @@ type file struct {
 	locks    map[string]table
 }
 
-// table is [defaults] or one [lock."NAME"], by key.
+// table has the values of [defaults] or of one [lock."NAME"], by key.
 type table map[string]value
 
-// maxDots bounds the dots in a line: the decoder takes memory by the square of a key's parts.
+// maxDots limits the dots in a line, because the memory that the decoder needs grows with the square
+// of the number of parts of a key.
 const maxDots = 1000
 
 // parse reads a file. Every error names a line.
 func parse(path string, data []byte, settings []Setting) (*file, error) {
 	f := &file{path: path, data: data, locks: map[string]table{}}
-	row, empty := 0, true
+	lineNumber, isEmpty := 0, true
 	for line := range bytes.Lines(data) {
-		if row++; bytes.Count(line, []byte(".")) > maxDots {
-			return nil, f.errorAt(row, fmt.Sprintf("has more than %d dots", maxDots))
+		lineNumber++
+		if bytes.Count(line, []byte(".")) > maxDots {
+			return nil, f.errorAt(lineNumber, fmt.Sprintf("has more than %d dots", maxDots))
 		}
 		text := bytes.TrimSpace(line)
-		empty = empty && (len(text) == 0 || text[0] == '#')
+		isEmpty = isEmpty && (len(text) == 0 || text[0] == '#')
 	}
-	if empty && utf8.Valid(data) { // as packages install it: no start pays for the decoder
+	if isEmpty && utf8.Valid(data) { // Packages install such a file, and no start should pay for the decoder.
 		return f, nil
 	}
 	var content map[string]any
 	if err := toml.Unmarshal(data, &content); err != nil {
-		return nil, f.errorAt(rowOf(err), "this is not TOML: "+strings.TrimPrefix(err.Error(), "toml: "))
+		return nil, f.errorAt(lineOf(err), "this is not TOML: "+strings.TrimPrefix(err.Error(), "toml: "))
 	}
-	var err error
 	for _, name := range slices.Sorted(maps.Keys(content)) {
-		tables, isTable := content[name].(map[string]any)
-		switch {
-		case name == "defaults":
+		var err error
+		switch name {
+		case "defaults":
 			f.defaults, err = f.table([]string{name}, content[name], settings)
-		case name != "lock":
-			key, row := f.find([]string{name})
-			err = f.errorAt(row, misplaced(key, settings))
-		case !isTable:
-			err = f.notTable([]string{name})
+		case "lock":
+			err = f.readLocks(content[name], settings)
 		default:
-			for _, lock := range slices.Sorted(maps.Keys(tables)) {
-				if err == nil {
-					f.locks[lock], err = f.table([]string{name, lock}, tables[lock], settings)
-				}
-			}
+			key, lineNumber := f.find([]string{name})
+			err = f.errorAt(lineNumber, misplaced(key, settings))
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	return f, nil
+}
+
+// readLocks reads all [lock."NAME"] tables.
+func (f *file) readLocks(content any, settings []Setting) error {
+	tables, isTable := content.(map[string]any)
+	if !isTable {
+		return f.notTable([]string{"lock"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		t, err := f.table([]string{"lock", name}, tables[name], settings)
+		if err != nil {
+			return err
+		}
+		f.locks[name] = t
+	}
+	return nil
 }
 
 // table reads the settings of one table.
@@ -82,8 +93,8 @@ func (f *file) table(path []string, content any, settings []Setting) (table, err
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		path := append(slices.Clone(path), key)
 		source := Source{Key: key, File: f.path, line: func() int {
-			_, row := f.find(path)
-			return row
+			_, lineNumber := f.find(path)
+			return lineNumber
 		}}
 		i := slices.IndexFunc(settings, func(s Setting) bool { return s.Key == key })
 		_, isTable := all[key].(map[string]any)
@@ -103,20 +114,20 @@ func (f *file) table(path []string, content any, settings []Setting) (table, err
 	return t, nil
 }
 
-func (f *file) errorAt(row int, problem string) error {
-	return &Error{Source: Source{File: f.path, line: func() int { return row }}, Problem: problem}
+func (f *file) errorAt(lineNumber int, problem string) error {
+	return &Error{Source: Source{File: f.path, line: func() int { return lineNumber }}, Problem: problem}
 }
 
 func (f *file) notTable(path []string) error {
-	_, row := f.find(path)
-	return f.errorAt(row, display(path)+` must be a table: settings stand in [defaults] or [lock."NAME"]`)
+	_, lineNumber := f.find(path)
+	return f.errorAt(lineNumber, display(path)+` must be a table: settings stand in [defaults] or [lock."NAME"]`)
 }
 
-// find gives the whole key that begins with a path, and its line. A strict decoder
-// that knows the tables and no setting reports the place of every key. In an inline
-// table it leaves out the tables around: then the first key counts whose words are all
-// in the path.
-func (f *file) find(path []string) (key []string, row int) {
+// find returns the whole key that begins with a path, and its line. It decodes the file once more,
+// strictly, into a type that has the tables but no settings, so that the decoder reports the line of
+// every key. For a key of an inline table the decoder leaves out the names of the outer tables. Then
+// find takes the first key whose words are all in the path.
+func (f *file) find(path []string) (key []string, lineNumber int) {
 	var tables struct {
 		Defaults struct{}            `toml:"defaults"`
 		Lock     map[string]struct{} `toml:"lock"`
@@ -127,28 +138,29 @@ func (f *file) find(path []string) (key []string, row int) {
 	}
 	err := toml.NewDecoder(bytes.NewReader(f.data)).DisallowUnknownFields().Decode(target)
 	missing, ok := errors.AsType[*toml.StrictMissingError](err)
-	if !ok { // a value in the place of a table
-		return path, rowOf(err)
+	if !ok { // the file has a value where a table must be
+		return path, lineOf(err)
 	}
-	other := func(word string) bool { return !slices.Contains(path, word) }
+	isOutsidePath := func(word string) bool { return !slices.Contains(path, word) }
 	for _, e := range missing.Errors {
 		line, _ := e.Position()
-		switch found := e.Key(); {
+		found := e.Key()
+		switch {
 		case len(found) >= len(path) && slices.Equal(found[:len(path)], path):
 			return found, line
-		case row == 0 && !slices.ContainsFunc(found, other):
-			row = line
+		case lineNumber == 0 && !slices.ContainsFunc(found, isOutsidePath):
+			lineNumber = line
 		}
 	}
-	return path, row
+	return path, lineNumber
 }
 
-// rowOf is the line of the decoder's error; 0: it has none.
-func rowOf(err error) (row int) {
+// lineOf returns the line of an error of the decoder, or 0 if the error has none.
+func lineOf(err error) (lineNumber int) {
 	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
-		row, _ = decode.Position()
+		lineNumber, _ = decode.Position()
 	}
-	return row
+	return lineNumber
 }
 
 // misplaced says what is wrong with a key outside of [defaults] and [lock."NAME"].
@@ -156,8 +168,8 @@ func misplaced(key []string, settings []Setting) string {
 	if len(key) == 1 && slices.ContainsFunc(settings, func(s Setting) bool { return s.Key == key[0] }) {
 		return fmt.Sprintf(`%s stands outside of a table: put it below [defaults] or [lock."NAME"]`, key[0])
 	}
-	if near := spelling.Nearest(key[0], []string{"defaults", "lock"}); near != "" {
-		return fmt.Sprintf("unknown table [%s], did you mean [%s]?", display(key), display(append([]string{near}, key[1:]...)))
+	if guess := spelling.Nearest(key[0], []string{"defaults", "lock"}); guess != "" {
+		return fmt.Sprintf("unknown table [%s], did you mean [%s]?", display(key), display(append([]string{guess}, key[1:]...)))
 	}
 	return fmt.Sprintf(`unknown table [%s]: there are [defaults] and [lock."NAME"]`, display(key))
 }
@@ -175,13 +187,13 @@ func unknown(key string, settings []Setting) string {
 			return fmt.Sprintf("%s cannot stand in a file: use --%s", key, key)
 		}
 	}
-	if near := spelling.Nearest(key, known); near != "" {
-		return fmt.Sprintf("unknown setting %q, did you mean %s?", key, near)
+	if guess := spelling.Nearest(key, known); guess != "" {
+		return fmt.Sprintf("unknown setting %q, did you mean %s?", key, guess)
 	}
 	return fmt.Sprintf("unknown setting %q: settings are named as the flags are, without the dashes", key)
 }
 
-// textsOf gives a value as a flag would have it, or says what is wrong with it.
+// textsOf writes a value as the texts of a flag, or says what is wrong with it.
 func textsOf(kind Kind, content any) (texts []string, problem string) {
 	elements := []any{content}
 	if list, ok := content.([]any); ok && kind == List {
@@ -200,7 +212,7 @@ func textsOf(kind Kind, content any) (texts []string, problem string) {
 		case bool:
 			text, ok = strconv.FormatBool(e), kind == Bool
 		}
-		if !ok { // without the value: it may be a store with a password
+		if !ok { // The message leaves out the value, which may be a URL with a password.
 			return nil, "must be " + string(kind)
 		}
 		if kind == Duration {

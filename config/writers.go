@@ -14,42 +14,43 @@ import (
 	"golock/internal/userns"
 )
 
-// checkWriters refuses an open file that another user can write, or could have written: it could name
-// another store.
+// checkWriters refuses an open file that another user can write or could have written, because such a
+// file could name another store.
 func (f Files) checkWriters(fd int, path string, st *syscall.Stat_t) error {
 	const writableByGroup, writableByAll = 0o020, 0o002
-	isOurs := st.Uid == 0 || int(st.Uid) == f.UID || isOfUnmappedRoot(fd, st)
-	isGroups := st.Mode&writableByGroup != 0 && !f.isPrivateGroup(fd, st)
-	if isOurs && !isGroups && st.Mode&writableByAll == 0 {
+	ownerIsTrusted := st.Uid == 0 || int(st.Uid) == f.UID || isOfUnmappedRoot(fd, st)
+	groupCanWrite := st.Mode&writableByGroup != 0 && !f.isPrivateGroup(fd, st)
+	allCanWrite := st.Mode&writableByAll != 0
+	if ownerIsTrusted && !groupCanWrite && !allCanWrite {
 		return nil
 	}
-	provided := provisionOf(fd)
+	mount := provisionOf(fd)
 	switch {
-	case st.Mode&writableByAll != 0, isGroups && provided != onReadOnlyMount:
+	case allCanWrite, groupCanWrite && mount != onReadOnlyMount:
 		return fmt.Errorf("other users can write to it (mode %04o): chmod go-w %s", st.Mode&0o7777, path)
-	case !isOurs && provided == notProvided:
+	case !ownerIsTrusted && mount == notProvided:
 		return fmt.Errorf("belongs to user %d, who could write anything into it: chown %d %s", st.Uid, f.UID, path)
 	}
 	return nil
 }
 
-// isOfUnmappedRoot reports whether a file belongs to root of the host in a user namespace that does not map
-// root. Its owner there stands for every user without a mapping, so the file must be where root
-// alone puts files.
+// isOfUnmappedRoot reports whether a file belongs to root of the host, in a user namespace that does
+// not map root. There the owner stands for every user without a mapping, so the file must be in a
+// directory where root alone puts files.
 func isOfUnmappedRoot(fd int, st *syscall.Stat_t) bool {
-	root, mapped := userns.Root()
-	if mapped || st.Uid != root {
+	root, isMapped := userns.Root()
+	if isMapped || st.Uid != root {
 		return false
 	}
 	path, err := os.Readlink(descriptorPath(fd))
-	return err == nil && slices.ContainsFunc([]string{"/etc/", "/run/secrets/", "/run/credentials/"}, func(dir string) bool {
-		return strings.HasPrefix(path, dir)
-	})
+	isIn := func(dir string) bool { return strings.HasPrefix(path, dir) }
+	return err == nil && slices.ContainsFunc([]string{"/etc/", "/run/secrets/", "/run/credentials/"}, isIn)
 }
 
-// isPrivateGroup reports whether the group of a file has no member but the user, as with a umask of 002: it
-// is the user's primary group, has the user's name and is nobody else's. An access control list shows in the
-// bits of the group, whoever is on it.
+// isPrivateGroup reports whether the user is the only member of the group of a file, as on hosts with
+// a umask of 002. It must be the user's primary group, have the user's name, and be the group of no
+// other user. A file with an access control list does not qualify: the list shows in the mode of the
+// group, whatever users it names.
 func (f Files) isPrivateGroup(fd int, st *syscall.Stat_t) bool {
 	for _, list := range []string{"system.posix_acl_access", "system.nfs4_acl"} {
 		_, err := unix.Fgetxattr(fd, list, nil)
@@ -70,19 +71,22 @@ func (f Files) isPrivateGroup(fd int, st *syscall.Stat_t) bool {
 	return err == nil && !slices.ContainsFunc(append(others, group.Members...), isOther)
 }
 
-// provision says how a file that this process cannot write was put into its place by who may mount: a secret
-// of a container belongs to any user.
+// provision says whether somebody who may mount file systems has provided a file that this process
+// cannot write. Such a file, a secret of a container for instance, may belong to any user.
 type provision int
 
 const (
 	notProvided     provision = iota
-	mountedByItself           // its owner can write it, and its group
-	onReadOnlyMount           // nobody here can write it
+	mountedByItself           // the file is a mount point; its owner and its group can write it
+	onReadOnlyMount           // no process here can write the file
 )
 
 func provisionOf(fd int) provision {
 	var fs unix.Statfs_t
-	if !cannotWrite(fd) || unix.Fstatfs(fd, &fs) != nil || fs.Type == unix.FUSE_SUPER_MAGIC { // FUSE is mounted by users
+	if !cannotWrite(fd) || unix.Fstatfs(fd, &fs) != nil {
+		return notProvided
+	}
+	if fs.Type == unix.FUSE_SUPER_MAGIC { // any user may mount a FUSE file system
 		return notProvided
 	}
 	if fs.Flags&unix.ST_RDONLY != 0 {

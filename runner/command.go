@@ -16,13 +16,13 @@ import (
 	"golock/runner/held"
 )
 
-// command is a program to execute, prepared as far as possible before the slot is granted.
+// command is a program to execute. As much as possible is prepared before the slot is granted.
 type command struct {
 	argv    []string
 	env     []string
-	common  int    // so many variables of env do not depend on the grant
-	held    string // IDs of the enclosing runs, and once granted its own
-	inherit []int  // descriptors to hand on, beside those that are not close-on-exec
+	common  int    // the number of variables at the beginning of env that do not depend on the grant
+	held    string // IDs of the enclosing runs, and after the grant also of this run
+	inherit []int  // descriptors that the command inherits, beside those that are not close-on-exec
 }
 
 // The variables that a run adds to the command's environment.
@@ -38,7 +38,7 @@ const (
 	envUnlocked = "GOLOCK_UNLOCKED" // 1: the command has no slot (Run.Unavailable)
 )
 
-// IsOutput reports whether a variable is one that a run sets.
+// IsOutput reports whether runs set this variable.
 func IsOutput(variable string) bool {
 	switch variable {
 	case envID, envSlot, envSlots, envFence, envName, envStore, EnvHeld, envUnlocked:
@@ -47,7 +47,7 @@ func IsOutput(variable string) bool {
 	return false
 }
 
-// prepareCommand does all that does not depend on the grant.
+// prepareCommand does everything that does not depend on the grant.
 func prepareCommand(argv, env []string, r locks.Request, store string) *command {
 	c := &command{argv: argv, env: make([]string, 0, len(env)+7)}
 	for _, e := range env {
@@ -64,7 +64,7 @@ func prepareCommand(argv, env []string, r locks.Request, store string) *command 
 	return c
 }
 
-// addGrant adds what the store granted. A zero grant is that of a run without a slot.
+// addGrant adds what the store granted. A run without a slot has a zero grant.
 func (c *command) addGrant(g locks.Grant) {
 	if g.Ref == (locks.Ref{}) {
 		c.env = append(c.env, envUnlocked+"=1")
@@ -76,7 +76,7 @@ func (c *command) addGrant(g locks.Grant) {
 	if c.held != "" {
 		c.env = append(c.env, EnvHeld+"="+c.held)
 	}
-	if len(g.Slots) > 0 { // a shared plain lock has none
+	if len(g.Slots) > 0 { // a shared plain lock has no slots
 		var slots []string
 		for _, n := range g.Slots {
 			slots = append(slots, strconv.Itoa(n))

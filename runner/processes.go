@@ -12,7 +12,7 @@ import (
 	"golock/internal/proctree"
 )
 
-// collect takes notice of all that has happened to the command and its descendants.
+// collect handles all that has happened to the command and its descendants.
 func (s *supervisor) collect() {
 	if s.watchdog != nil {
 		s.readWatchdog()
@@ -30,18 +30,18 @@ func (s *supervisor) collect() {
 			return
 		case s.watchdog.exists() && pid == s.watchdog.pid:
 			s.onWatchdog(ws)
-		case pid != s.pid: // an orphan
-		case ws.Stopped(): // see followStop
+		case pid != s.pid: // the process is an orphan that golock has adopted
+		case ws.Stopped(): // followStop handles this
 		default:
 			s.pid, s.exit = 0, ws
-			if s.watchdog != nil { // which is gone: else the command is its child
+			if s.watchdog != nil { // the watchdog is gone, because otherwise the command would be its child
 				s.failClosed()
 			}
 		}
 	}
 }
 
-// readWatchdog takes the messages of the watchdog.
+// readWatchdog handles the messages of the watchdog.
 func (s *supervisor) readWatchdog() {
 	w := s.watchdog
 	for w.socket >= 0 {
@@ -49,7 +49,7 @@ func (s *supervisor) readWatchdog() {
 		if err == unix.EAGAIN {
 			return
 		}
-		if err != nil { // it ends: see onWatchdog
+		if err != nil { // the watchdog ends; onWatchdog handles that
 			s.Relay.Unwatch(w.socket)
 			w.closeSocket()
 			return
@@ -67,10 +67,10 @@ func (s *supervisor) readWatchdog() {
 	}
 }
 
-// onWatchdog takes a change of the watchdog's state.
+// onWatchdog handles a change of the watchdog's state.
 func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 	if ws.Stopped() {
-		_ = unix.Kill(s.watchdog.pid, unix.SIGCONT) // stopped, it protects nothing
+		_ = unix.Kill(s.watchdog.pid, unix.SIGCONT) // a stopped watchdog protects nothing
 		return
 	}
 	s.watchdog.pid = 0
@@ -80,18 +80,18 @@ func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 	}
 }
 
-// failClosed kills the command and all its descendants because the watchdog is gone: if golock were
-// stopped now, nobody would end them in time.
+// failClosed kills the command and all its descendants because the watchdog is gone. If golock were
+// stopped now, no process would end them in time.
 func (s *supervisor) failClosed() {
 	s.because(grave, Fault, fmt.Errorf("%w: the command was stopped", errWatchdogGone))
 	s.kill()
 }
 
-// preexistingChildren are the children of this process before the run: a shell may have started
-// some and then become golock. They and their descendants are no part of the run.
+// preexistingChildren returns the children that this process had before the run: a shell may have
+// started some and then have become golock. They and their descendants do not belong to the run.
 func preexistingChildren() []proctree.Process {
 	if _, _, err := proctree.PeekEnded(); err == unix.ECHILD {
-		return nil // as nearly always
+		return nil // nearly all runs have none
 	}
 	return proctree.Descendants(proctree.Live(), unix.Getpid(), nil)
 }
@@ -116,8 +116,8 @@ func (s *supervisor) adopt() error {
 	return nil
 }
 
-// reapOrphans reaps the children that have ended. Those that the watchdog did not get to reap have come
-// to golock, and not every process 1 of a container would reap them.
+// reapOrphans reaps the children that have ended. Children that the watchdog did not reap have come
+// to golock, and process 1 of a container may not reap them.
 func reapOrphans() {
 	for {
 		pid, err := eintr.Get(func() (int, error) { return syscall.Wait4(-1, nil, unix.WNOHANG, nil) })
@@ -127,7 +127,7 @@ func reapOrphans() {
 	}
 }
 
-// remaining are the live processes that belong to the command.
+// remaining returns the live processes that belong to the command.
 func (s *supervisor) remaining() []proctree.Process {
 	list := proctree.Live()
 	if s.Terminal || s.wholeTree() {
@@ -146,19 +146,20 @@ func (s *supervisor) remaining() []proctree.Process {
 // send signals the command: its process group where that is its own; else itself and those of its
 // descendants that are in golock's group. With Tree it signals every descendant.
 func (s *supervisor) send(sig syscall.Signal) {
-	if sig == unix.SIGKILL && s.reason.severity == grave { // before the search, which may take long
+	if sig == unix.SIGKILL && s.reason.severity == grave { // a search may take long, so KILL comes first
 		s.signalCommand(sig)
 	}
 	if s.pid != 0 && !s.Terminal && !s.wholeTree() {
 		s.signalCommand(sig)
 		return
 	}
-	// The search comes first: it would not find the children of a process that dies of the signal.
+	// The search comes first, because it would not find the children of a process that dies of the
+	// signal.
 	rest := s.remaining()
 	s.signalCommand(sig)
 	for _, p := range rest {
 		if p.PID == s.pid || s.pid != 0 && !s.Terminal && p.Group == s.group {
-			continue // has it already
+			continue // it has got the signal already
 		}
 		if err := proctree.Signal(p, sig); err != nil {
 			s.warnUnkillable(p, err)
@@ -179,7 +180,7 @@ func (s *supervisor) signalCommand(sig syscall.Signal) {
 	if err == nil || err == unix.ESRCH {
 		return
 	}
-	// Where a seccomp profile refuses kill(2), pidfd_send_signal(2) may be left.
+	// A seccomp profile may refuse kill(2) and allow pidfd_send_signal(2).
 	for _, p := range proctree.Live() {
 		if p.PID != s.pid && (s.Terminal || p.Group != s.group) {
 			continue
@@ -190,7 +191,7 @@ func (s *supervisor) signalCommand(sig syscall.Signal) {
 	}
 }
 
-// warnUnkillable warns once of each process that cannot be signalled.
+// warnUnkillable warns once for each process that cannot be signalled.
 func (s *supervisor) warnUnkillable(p proctree.Process, err error) {
 	if !s.unkillable[p.PID] {
 		s.unkillable[p.PID] = true

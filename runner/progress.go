@@ -8,55 +8,56 @@ import (
 	"golock/locks"
 )
 
-// A waiting run reports its place in the queue and who holds (Run.Waits). It asks the store rarely:
-// thousands may wait.
+// A waiting run reports its place in the queue and the holders (Run.Waits). It asks the store
+// rarely, because thousands of runs may wait.
 
 // Waiting describes a run that waits for its slot.
 type Waiting struct {
 	Name    string
-	Began   time.Time     // to wait
-	Until   time.Time     // when the run gives up; zero: never
-	Place   int           // in the queue, 1 is the next; 0: not known
-	Holders []locks.Entry // when they were last seen; none: not known
-	Problem string        // why they could not be seen the last time; "": they could
-	Pause   string        // why the store gives nobody a slot for now; "": it does
+	Began   time.Time     // when the run began to wait
+	Until   time.Time     // when the run gives up; zero if it never does
+	Place   int           // the place in the queue; 1 is next; 0 if it is not known
+	Holders []locks.Entry // the holders at the last look; empty if they are not known
+	Problem string        // why the last look failed; "" if it did not
+	Pause   string        // why the store grants no slots for now; "" if it does
 }
 
-// The least time between two looks at the store is the largest of these. A look costs more in a
-// longer queue, and thousands may have begun to wait in the same second: so nobody far behind looks
-// at a networked store at all.
+// The time between two looks at the store is at least the largest of these. A look costs more in a
+// longer queue, and thousands of runs may have begun to wait in the same second. So a run far back
+// in the queue does not look at a networked store at all.
 const (
 	lookPause   = 3 * time.Second
-	lookByPlace = 200 * time.Millisecond // times the place; local store, beyond farPlace
+	lookByPlace = 200 * time.Millisecond // times the place; for a local store, beyond farPlace
 	lookByCost  = 20                     // times the duration of the last look
 
 	farPlace = 16
 
-	// A report, and endProgress, wait so long for a look. A local store's gate takes no longer.
+	// limits how long a report, and endProgress, wait for a look. The gate of a local store takes no
+	// longer.
 	lookLimit = 2 * time.Second
 )
 
-// progress is the part of a waiter that reports. A look at the store has a goroutine of its own,
-// which ends with one message to looks and wakes the relay.
+// progress is the part of a waiter that reports. A look at the store has its own goroutine, which
+// ends with a message to looks and wakes the relay.
 type progress struct {
 	view Waiting
-	due  time.Time // of the next report, or look; zero: none
+	due  time.Time // when the next report or look is due; zero if none is
 
-	looks    chan look // of the look under way; nil: none
-	lookedAt time.Time // the last look
+	looks    chan look // gets the result of the look under way; nil if there is none
+	lookedAt time.Time // when the last look began
 	cost     time.Duration
 }
 
-// look is what one look at the store has shown.
+// look is the result of a look at the store.
 type look struct {
 	holders []locks.Entry
-	place   int // 0: not known
+	place   int // 0 if it is not known
 	cost    time.Duration
 	err     error
 }
 
-// updateProgress takes the end of a look, or does what is due. Looks update the place. The error is a
-// fault in a look.
+// updateProgress takes the result of a look, or does what is due. A look also updates the place.
+// The error is a panic in a look.
 func (w *waiter) updateProgress() error {
 	select {
 	case l := <-w.looks:
@@ -79,7 +80,7 @@ func (w *waiter) updateProgress() error {
 	switch {
 	case w.due.IsZero() || time.Now().Before(w.due):
 	case w.looks == nil && w.mayLook():
-		w.due = time.Now().Add(lookLimit) // then it is reported without
+		w.due = time.Now().Add(lookLimit) // after this time the report goes out without the look
 		w.look()
 	default:
 		w.report()
@@ -110,7 +111,7 @@ func (w *waiter) mayLook() bool {
 	return time.Since(w.lookedAt) >= pause
 }
 
-// look starts a look at the store, which ends with the attempt.
+// look starts a look at the store. It ends with the attempt at the latest.
 func (w *waiter) look() {
 	ctx, cancel := context.WithTimeout(w.ctx, lookLimit)
 	began, looks := time.Now(), make(chan look, 1)
@@ -138,8 +139,8 @@ func (w *waiter) look() {
 	}()
 }
 
-// endProgress is called when the waiting is over. With settled it returns after the end of a look: a
-// process that is about to be stopped must not keep others out of a store.
+// endProgress is called when the waiting is over. With settled it waits for the end of a look,
+// because a process that is about to be stopped must not keep others out of a store.
 func (w *waiter) endProgress(settled bool) {
 	if !w.noted || w.Waits == nil {
 		return
@@ -147,9 +148,9 @@ func (w *waiter) endProgress(settled bool) {
 	if settled && w.looks != nil {
 		select {
 		case <-w.looks:
-		case <-time.After(lookLimit): // a networked store: it keeps nobody out
+		case <-time.After(lookLimit): // the store is over a network, where a look keeps nobody out
 		}
 	}
-	w.due, w.looks = time.Time{}, nil // what a look still shows is dropped
+	w.due, w.looks = time.Time{}, nil // the result of a look under way is dropped
 	w.Waits(nil)
 }

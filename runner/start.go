@@ -48,17 +48,7 @@ func (s *supervisor) start() *Outcome {
 			return notStarted(err)
 		}
 	}
-	if s.watchdog != nil {
-		s.pid, err = s.watchdog.start()
-	} else {
-		attr := &syscall.SysProcAttr{Setpgid: !s.Terminal}
-		if s.DieWithGolock {
-			// The kernel kills the command when this thread ends, so it must live as long as the process.
-			runtime.LockOSThread()
-			attr.Pdeathsig = unix.SIGKILL
-		}
-		s.Relay.AsCaller(func() { s.pid, err = s.cmd.spawn(attr) })
-	}
+	s.pid, err = s.startProcess()
 	switch {
 	case errors.Is(err, errTooLate):
 		return s.tooLate(s.lease, err)
@@ -81,6 +71,21 @@ func (s *supervisor) start() *Outcome {
 	s.Log(false, "command started", "pid", s.pid)
 	s.warn(false)
 	return nil
+}
+
+// startProcess starts the command as a child of the watchdog, or of golock if there is no watchdog.
+func (s *supervisor) startProcess() (pid int, err error) {
+	if s.watchdog != nil {
+		return s.watchdog.start()
+	}
+	attr := &syscall.SysProcAttr{Setpgid: !s.Terminal}
+	if s.DieWithGolock {
+		// The kernel kills the command when this thread ends, so it must live as long as the process.
+		runtime.LockOSThread()
+		attr.Pdeathsig = unix.SIGKILL
+	}
+	s.Relay.AsCaller(func() { pid, err = s.cmd.spawn(attr) })
+	return pid, err
 }
 
 // becomeCommand executes the command in golock's place. It returns only if that fails. This process

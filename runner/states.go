@@ -2,22 +2,22 @@ package runner
 
 import "fmt"
 
-// state is how far a run is. docs/runner-states.md has the diagram.
+// state is the stage of a run. docs/runner-states.md has the diagram.
 type state int
 
 const (
-	starting state = iota // the command: waits for the slot before
-	running               // the command runs, or with Run.Tree a descendant
-	stopping              // the stop signal is sent, KILL follows
-	killing               // KILL is sent, again until nothing is left
-	ended                 // nothing of the command runs any more
+	starting state = iota // golock waits for the slot, then starts the command
+	running               // the command runs, or with Run.Tree a descendant of it
+	stopping              // the stop signal was sent, and KILL follows
+	killing               // KILL was sent, and is sent again until no process is left
+	ended                 // no process of the command is left
 )
 
 func (s state) String() string {
 	return [...]string{"starting", "running", "stopping", "killing", "ended"}[s]
 }
 
-// enter changes the state. A run never goes back: that would be a fault of golock's own.
+// enter changes the state. A run never returns to an earlier state: that would be a bug.
 func (s *supervisor) enter(to state) {
 	if to <= s.state {
 		panic(fmt.Sprintf("a run cannot go from %v to %v", s.state, to))
@@ -28,17 +28,17 @@ func (s *supervisor) enter(to state) {
 	s.state = to
 }
 
-// severity orders the reasons for which golock ends a command.
+// severity orders the reasons why golock ends a command.
 type severity int
 
 const (
 	noReason  severity = iota
-	requested          // told to stop by a signal; with Run.Tree it also stops what the command left running
-	severe             // the time limit, or evicted from a store without leases
-	grave              // the lease is lost, or a fault: every descendant is ended, whatever Run.Tree says
+	requested          // a signal told golock to stop; with Run.Tree it also ends what the command left running
+	severe             // the time limit was reached, or a store without leases evicted the run
+	grave              // the lease is lost, or golock has a fault; every descendant is ended, whatever Run.Tree says
 )
 
-// reason is why golock ends a command, and what the run's outcome is then.
+// reason says why golock ends a command, and gives the run's outcome for that case.
 type reason struct {
 	severity severity
 	kind     Kind
@@ -48,8 +48,9 @@ type reason struct {
 // wholeTree reports whether the run lasts until every descendant of the command has ended.
 func (s *supervisor) wholeTree() bool { return s.Tree || s.reason.severity == grave }
 
-// because records a reason and reports whether it counts. A more severe one replaces a less severe
-// one; of two that are equally severe the first counts. From a grave one on the slot counts as lost.
+// because records a reason and reports whether it counts. A more severe reason replaces a less
+// severe one. Of two that are equally severe the first counts. With a grave reason the slot counts
+// as lost.
 func (s *supervisor) because(severity severity, kind Kind, err error) bool {
 	if severity <= s.reason.severity {
 		return false

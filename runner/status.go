@@ -11,25 +11,25 @@ import (
 	"golock/runner/renewal"
 )
 
-// statusServer answers other golocks of the same user that ask about the slot by its ID (`held`,
-// `release`, `renew`). It begins to listen while golock waits, which makes the start faster, and
-// answers once it has a lease. Its methods may be called on nil.
+// statusServer answers other golocks of the same user that ask about the slot by its ID (held,
+// release, renew). It listens while golock still waits, which makes the start faster, and answers
+// once it has a lease. Its methods may be called on nil.
 type statusServer struct {
 	run      *Run
-	listener *held.Listener // nil: not open
+	listener *held.Listener // nil as long as the server does not listen
 	lease    atomic.Pointer[heldLease]
-	lost     atomic.Bool // the slot is lost, or soon will be, or was given back
+	lost     atomic.Bool // set when the slot is lost, will be lost soon, or was given back
 	fault    atomic.Pointer[error]
 }
 
 type heldLease struct {
 	lease   locks.Lease
-	onLost  func()       // called when the store says that it is lost
-	release func() error // nil: the slot is a command's
+	onLost  func()       // called when the store says that the slot is lost
+	release func() error // nil if a command has the slot
 }
 
-// open begins to listen, unless it does already or is to have no socket. Without a directory the
-// listener does without a file.
+// open begins to listen, unless it already does or is to have no socket. If there is no directory,
+// it listens on an abstract socket.
 func (s *statusServer) open() error {
 	if s == nil || s.listener != nil || s.run.Sockets == nil {
 		return nil
@@ -55,13 +55,13 @@ func (s *statusServer) serve(l heldLease) error {
 	return s.open()
 }
 
-// failed hands a panic in an answer to the goroutine that owns the run.
+// failed passes a panic in an answer to the goroutine that owns the run.
 func (s *statusServer) failed(fault error) {
 	s.fault.Store(&fault)
 	s.run.Relay.Wake()
 }
 
-// failure is a panic in an answer; nil: there was none.
+// failure returns a panic in an answer, or nil.
 func (s *statusServer) failure() error {
 	if s == nil {
 		return nil
@@ -72,7 +72,7 @@ func (s *statusServer) failure() error {
 	return nil
 }
 
-// markLost makes it answer no from now on.
+// markLost makes the server answer "lost" from now on.
 func (s *statusServer) markLost() {
 	if s != nil {
 		s.lost.Store(true)

@@ -17,41 +17,41 @@ import (
 	"golock/signals"
 )
 
-// supervisor is one run under way. Its state belongs to the goroutine that called Run.Do.
+// supervisor is a run whose command runs. Its state belongs to the goroutine that called Run.Do.
 type supervisor struct {
 	*Run
 	state  state
 	reason reason
-	out    *Outcome // nil: not known yet
+	out    *Outcome // nil as long as it is not known
 
 	cmd      *command
-	watchdog *watchdog        // nil: none
-	status   *statusServer    // nil: none
-	lease    locks.Lease      // nil: not granted
-	renewer  *renewal.Renewer // nil: the lease needs none
-	later    func()           // what the store does when the command has started; nil: nothing
+	watchdog *watchdog        // nil if the run needs none
+	status   *statusServer    // nil if there is no status socket
+	lease    locks.Lease      // nil before the grant
+	renewer  *renewal.Renewer // nil if the lease does not expire
+	later    func()           // called when the command has started; nil if the store has nothing to do then
 	pending  []syscall.Signal
 
 	preexisting []proctree.Process
-	pid         int // of the command; 0: not started, or collected
-	group       int // of the command
+	pid         int // the command; 0 before its start and after it was collected
+	group       int // the process group of the command
 	exit        syscall.WaitStatus
-	childless   bool // no child is left but preexisting ones
+	childless   bool // no child is left, except preexisting ones
 	signal      func(syscall.Signal)
 	clock       locks.Clock
 	unkillable  map[int]bool // processes that cannot be signalled
 
-	term   locks.Term // whose deadline the watchdog knows
-	warned bool       // of a lost slot, with OnlyWarn
+	term   locks.Term // the term whose deadline the watchdog knows
+	warned bool       // golock has warned of a lost slot (OnlyWarn)
 
 	began, spawned time.Time
 	waited, ran    time.Duration
-	limitAt        locks.Instant // the time limit; 0: none, or reached
-	killAt         locks.Instant // KILL after the stop signal; 0: none, or sent
+	limitAt        locks.Instant // when the time limit is reached; 0 if there is none, or it was reached
+	killAt         locks.Instant // when KILL follows the stop signal; 0 if there is none, or it was sent
 }
 
-// rescanPause is the time between two searches for processes that are not golock's children, while
-// it ends a command whose first process is gone or was sent KILL.
+// rescanPause is the time between two searches for processes that are not children of golock.
+// golock searches while it ends a command whose first process is gone or was sent KILL.
 const rescanPause = 20 * time.Millisecond
 
 // supervise returns when the command has ended, and with Tree when all its descendants have.
@@ -63,13 +63,13 @@ func (s *supervisor) supervise() *Outcome {
 		s.deliver(sig)
 	}
 	for {
-		if s.renewer != nil { // the clock first; a lost lease counts unless the command has ended
+		if s.renewer != nil { // reads the clock first; a lost lease counts unless the command has ended
 			s.renewer.Step()
 		}
 		if fault := s.status.failure(); fault != nil {
 			panic(fault)
 		}
-		// CHLD may have come with the signals of the start, so look before waiting.
+		// CHLD may have come with the signals of the start, so collect comes before waiting.
 		s.collect()
 		if s.finished() {
 			s.enter(ended)
@@ -83,11 +83,11 @@ func (s *supervisor) supervise() *Outcome {
 		if sig, ok := s.Relay.Next(-1); ok && sig != 0 && sig != unix.SIGCHLD {
 			s.onSignal(sig)
 		}
-		s.onTime() // also in a flood of signals
+		s.onTime() // called here so that a flood of signals cannot delay it
 	}
 }
 
-// keepLease acts on what the renewer's last step has shown.
+// keepLease acts on the result of the renewer's last step.
 func (s *supervisor) keepLease() {
 	r := s.renewer
 	if r == nil {
@@ -95,8 +95,8 @@ func (s *supervisor) keepLease() {
 	}
 	lost := r.Lost != nil
 	switch {
-	case s.reason.severity == grave: // the command is being ended
-	case errors.As(r.Lost, new(*locks.EvictedError)): // on purpose: more than a warning, also with OnlyWarn
+	case s.reason.severity == grave: // golock is already ending the command
+	case errors.As(r.Lost, new(*locks.EvictedError)): // an eviction is on purpose, so it ends the command also with OnlyWarn
 		s.loseLease(takenBack(r.Lost))
 	case lost && !s.OnlyWarn:
 		s.loseLease(r.Lost)
@@ -121,7 +121,7 @@ func (s *supervisor) loseLease(err error) {
 	s.stop(left)
 }
 
-// finished reports whether there is nothing left to wait for.
+// finished reports whether the run has nothing left to wait for.
 func (s *supervisor) finished() bool {
 	switch {
 	case s.pid != 0:
@@ -134,18 +134,18 @@ func (s *supervisor) finished() bool {
 	return true
 }
 
-// in is that long from now.
+// in returns the time that is d from now.
 func (s *supervisor) in(d time.Duration) locks.Instant {
-	return s.clock().Add(min(d, math.MaxInt64/2)) // which is longer than anything runs
+	return s.clock().Add(min(d, math.MaxInt64/2)) // half of the range cannot overflow, and outlasts any run
 }
 
-// wakeAt is when something is due; 0: never.
+// wakeAt returns when the next action is due, or 0 if none is.
 func (s *supervisor) wakeAt() (first locks.Instant) {
 	due := []locks.Instant{s.limitAt, s.killAt}
 	if s.renewer != nil {
 		due = append(due, s.renewer.WakeAt())
 	}
-	if s.state == killing || s.state == stopping && s.pid == 0 { // KILL may have been refused
+	if s.state == killing || s.state == stopping && s.pid == 0 { // a KILL may have been refused, so it is repeated
 		due = append(due, s.in(rescanPause))
 	}
 	for _, at := range due {
@@ -170,23 +170,24 @@ func (s *supervisor) onTime() {
 	}
 }
 
-// raceWindow is how long after the start golock passes on also an INT, QUIT or HUP that the terminal
-// sends to the whole job: the command may not have existed yet. Twice is better than not at all.
+// raceWindow is a time after the start. During it golock also passes on an INT, QUIT or HUP that
+// the terminal sends to the whole job, because the command may not have existed when it was sent. A
+// command may then get the signal twice.
 const raceWindow = time.Millisecond
 
-// onSignal takes a signal that golock has received. With a terminal the kernel has sent some of them
-// to the whole job, and so to the command.
+// onSignal handles a signal to golock. With a terminal the kernel sends some signals to the whole
+// job, and so to the command.
 func (s *supervisor) onSignal(sig syscall.Signal) {
 	if sig == unix.SIGTERM {
 		if err := s.lease.Evicted(); err != nil {
-			if s.because(severe, Lost, takenBack(err)) { // else the signal was sent again
+			if s.because(severe, Lost, takenBack(err)) { // otherwise the signal was sent again
 				s.Log(false, "slot taken back", "error", s.reason.err)
 				s.stop(s.KillAfter)
 			}
 			return
 		}
 	}
-	if signals.IsFault(sig) { // a program dies of it, and must not leave its command alone
+	if signals.IsFault(sig) { // the signal would end another program; golock must not leave its command alone
 		s.because(grave, Fault, fmt.Errorf("%w: the command was stopped", faultSent(sig)))
 		s.stop(s.KillAfter)
 		return
@@ -198,7 +199,7 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 		s.because(requested, Ended, nil)
 	}
 	if s.Terminal && signals.FromTerminal(sig) && !(sig == unix.SIGHUP && leadsSession()) {
-		if sig == unix.SIGTSTP { // from the time of waiting, when it was caught
+		if sig == unix.SIGTSTP { // the signal is from the time when the waiting run caught it
 			signals.StopJob(func() bool { return true })
 		}
 		if !signals.EndsWaiting(sig) || time.Since(s.spawned) > raceWindow {
@@ -208,14 +209,14 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 	s.deliver(sig)
 }
 
-// leadsSession reports whether golock leads its session: then a terminal's hangup reaches it alone,
-// and not its job (ssh -t, docker -it).
+// leadsSession reports whether golock leads its session. The hangup of a terminal then reaches only
+// golock, not its job (ssh -t, docker -it).
 func leadsSession() bool {
 	sid, _ := unix.Getsid(0)
 	return sid == unix.Getpid()
 }
 
-// deliver sends the command a signal, after Rewrites.
+// deliver sends a signal to the command, after Rewrites.
 func (s *supervisor) deliver(sig syscall.Signal) {
 	to := s.Rewrites.Apply(sig)
 	if to == 0 {
@@ -226,15 +227,15 @@ func (s *supervisor) deliver(sig syscall.Signal) {
 	s.Log(false, "signal passed on", "signal", signals.Name(to))
 }
 
-// stop begins to end the command: the stop signal, CONT so that stopped processes get it, and KILL
-// after that time.
+// stop begins to end the command. It sends the stop signal, CONT so that stopped processes get it,
+// and, after a time, KILL.
 func (s *supervisor) stop(after time.Duration) {
 	at := s.in(after)
 	if s.state >= stopping {
-		s.killAt = min(s.killAt, at) // 0 if KILL was sent
+		s.killAt = min(s.killAt, at) // stays 0 if KILL was sent
 		return
 	}
-	_ = proctree.BecomeSubreaper() // or the children of those that die now would be lost to the search
+	_ = proctree.BecomeSubreaper() // without it the search would miss the children of processes that die now
 	if after <= 0 {
 		s.kill()
 		return
@@ -246,7 +247,7 @@ func (s *supervisor) stop(after time.Duration) {
 	s.Log(false, "stop signal sent", "signal", signals.Name(s.StopSignal))
 }
 
-// kill sends KILL, as often as it is called: there may be new processes.
+// kill sends KILL. It is called repeatedly, because there may be new processes.
 func (s *supervisor) kill() {
 	if s.state != killing {
 		s.enter(killing)
@@ -256,12 +257,12 @@ func (s *supervisor) kill() {
 	s.signal(unix.SIGKILL)
 }
 
-// stopSpread is longer than it takes until a stop of the whole job has reached golock too.
+// stopSpread is longer than a stop of the whole job takes to reach golock too.
 const stopSpread = 20 * time.Millisecond
 
-// followStop stops golock after a command that has stopped alone: the shell sees that the job has
-// stopped, and fg continues it. When the whole job was stopped, both were continued before this.
-// golock does not stop while the watchdog is stopped: it continues that first.
+// followStop stops golock after a command that has stopped alone. The shell then sees that the job
+// has stopped, and fg continues it. If the whole job was stopped, both were continued before this.
+// While the watchdog is stopped, golock does not stop, but first continues the watchdog.
 func (s *supervisor) followStop() {
 	stopped := func() bool {
 		return isStopped(s.pid) && !(s.watchdog.exists() && isStopped(s.watchdog.pid))
@@ -271,7 +272,7 @@ func (s *supervisor) followStop() {
 	}
 	signals.StopJob(stopped)
 	if stopped() {
-		// Another Ctrl-Z may have stopped it anew, and is about to stop golock.
+		// Another Ctrl-Z may have stopped the command again, and is about to stop golock.
 		time.Sleep(stopSpread)
 		if stopped() {
 			_ = unix.Kill(s.pid, unix.SIGCONT)

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,22 +17,23 @@ import (
 )
 
 const (
-	// leaveLimit bounds how long a golock that was told to stop waits to leave the queue, and
-	// giveUpLimit one whose time is over. The store may have made a grant, which lasts for its TTL if
-	// the store is not told.
+	// leaveLimit limits how long a golock that was told to stop waits until it has left the queue.
+	// giveUpLimit is the same limit for a run whose time is over. Without the wait, a grant that the
+	// store has just made would last for its TTL.
 	leaveLimit  = 60 * time.Millisecond
 	giveUpLimit = 200 * time.Millisecond
 
-	// How long golock tries to reach a store.
+	// These constants limit how long golock tries to reach a store.
 	reachLimit       = 10 * time.Second
 	reachLimitNoWait = 2 * time.Second
 
-	// How long it asks a store that answers, but refuses for a reason that passes.
+	// These constants limit how long golock asks a store that answers, but refuses for a reason that
+	// passes.
 	refusalLimit       = 60 * time.Second
-	refusalLimitNoWait = 10 * time.Second // from the first refusal on
+	refusalLimitNoWait = 10 * time.Second // counts from the first refusal
 
-	// nearPlaces is how many waiters of a lock have a watchdog, so that a hand-off does not wait for
-	// one to start. The others may be thousands.
+	// nearPlaces is the number of waiters of a lock that have a watchdog, so that a hand-off does not
+	// wait for one to start. There may be thousands of others.
 	nearPlaces = 64
 )
 
@@ -42,43 +42,24 @@ type waiter struct {
 	*Run
 	watchdog *watchdog
 	status   *statusServer
-	unwanted func() *Outcome // checked at every wake-up: an outcome ends the waiting; may be nil
+	unwanted func() *Outcome // checked at every wake-up; an outcome ends the waiting; may be nil
 
 	begins time.Time // when the attempt asks the store
 	*attempt
-	noted   bool                   // that the attempt has queued
-	warned  bool                   // of what makes the waiting slower
-	pending []syscall.Signal       // that came meanwhile and are the command's
-	made    atomic.Pointer[string] // the path of a directory that the store had to make; nil: none
+	noted   bool                   // golock has noticed that the attempt has queued
+	warned  bool                   // golock has warned of what makes the waiting slower
+	pending []syscall.Signal       // signals for the command that came while the run waited
+	made    atomic.Pointer[string] // the path of a directory that the store had to make; nil if there is none
 	progress
 }
 
-// attempt is one attempt to get the slot. A goroutine ends it and wakes the relay, also when it has
-// queued.
-type attempt struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-
-	stopsSoon atomic.Bool // this process is about to be stopped (suspend)
-
-	place  atomic.Int64 // in the queue; 0: not known
-	pause  atomic.Pointer[locks.QuarantineError]
-	queued atomic.Pointer[locks.Ticket] // nil: not in the queue
-
-	ended  chan struct{} // closed when these are final
-	ticket locks.Ticket  // nil: not joined
-	lease  locks.Lease
-	later  func() // what the store does when the command has started; nil: nothing
-	err    error
-}
-
-// wait gives the lease, or how the run failed.
+// wait returns the lease, or how the run failed.
 func (w *waiter) wait() (locks.Lease, *Outcome) {
 	if w.unwanted == nil {
 		w.unwanted = func() *Outcome { return nil }
 	}
-	w.Relay.CatchIgnored() // whoever evicts a waiter sends TERM
-	if w.Terminal {        // before it can be in the queue: see suspend
+	w.Relay.CatchIgnored() // TERM tells a waiter that it was evicted
+	if w.Terminal {        // the stop signal must be caught before the run can be in the queue: see suspend
 		w.Relay.CatchStop()
 	}
 	var pause time.Duration
@@ -91,7 +72,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		w.view.Until = w.begins.Add(w.Wait)
 	}
 	defer func() {
-		w.noteMade() // also if the attempt has ended since the last look
+		w.noteMade() // the store may have made the directory after the last look
 		w.endProgress(false)
 		w.cancel()
 		if w.Terminal {
@@ -100,8 +81,9 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	}()
 	for {
 		w.noteMade()
-		if failed := w.unwanted(); failed != nil {
-			_ = w.leave(releaseLimit) // nobody is kept waiting by it
+		failed := w.unwanted()
+		if failed != nil {
+			_ = w.leave(releaseLimit) // no person waits for the end, so it may take longer than leaveLimit
 			return nil, failed
 		}
 		select {
@@ -111,151 +93,73 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		}
 		w.noteQueued()
 		w.warnOfWaiting()
-		if err := cmp.Or(w.status.failure(), w.updateProgress()); err != nil {
+		err := w.status.failure()
+		progressErr := w.updateProgress()
+		if err == nil {
+			err = progressErr
+		}
+		if err != nil {
 			_ = w.leave(leaveLimit)
 			return nil, w.refusal(err)
 		}
 		w.makeReady()
-		end := w.view.Until
-		if w.Wait > 0 && w.queued.Load() == nil { // see tryLimit
-			end = w.begins.Add(max(w.Wait, w.tryLimit()))
-		}
-		left := time.Duration(math.MaxInt64)
-		for _, at := range []time.Time{end, w.due} {
-			if !at.IsZero() {
-				left = min(left, max(time.Until(at), 0))
-			}
-		}
-		switch sig, ok := w.Relay.Next(left); {
-		case !ok && !end.IsZero() && !time.Now().Before(end):
+		deadline := w.deadline()
+		sig, hasCome := w.Relay.Next(untilFirst(deadline, w.due))
+		if !hasCome && !deadline.IsZero() && !time.Now().Before(deadline) {
 			return w.timedOut()
-		case w.ignores(sig):
-		case signals.EndsWaiting(sig):
-			return nil, w.interrupted(sig)
-		case sig == unix.SIGTSTP:
-			if failed := w.suspend(); failed != nil {
-				return nil, failed
-			}
-		case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
-			w.pending = append(w.pending, sig)
+		}
+		failed = w.onSignal(sig)
+		if failed != nil {
+			return nil, failed
 		}
 	}
 }
 
-// noteMade warns of a directory that the store had to make: its path may be misspelt.
+// deadline returns when the waiting ends, or zero if it has no limit. As long as the attempt has not
+// queued, tryLimit can be longer than --wait.
+func (w *waiter) deadline() time.Time {
+	if w.Wait > 0 && w.queued.Load() == nil {
+		return w.begins.Add(max(w.Wait, w.tryLimit()))
+	}
+	return w.view.Until
+}
+
+// untilFirst returns the time until the first of the given times. A zero time does not count.
+func untilFirst(times ...time.Time) time.Duration {
+	delay := time.Duration(math.MaxInt64)
+	for _, t := range times {
+		if !t.IsZero() {
+			delay = min(delay, max(time.Until(t), 0))
+		}
+	}
+	return delay
+}
+
+// onSignal handles a signal that comes while the run waits. 0 stands for no signal. An outcome ends
+// the waiting.
+func (w *waiter) onSignal(sig syscall.Signal) *Outcome {
+	switch {
+	case w.ignores(sig):
+	case signals.EndsWaiting(sig):
+		return w.interrupted(sig)
+	case sig == unix.SIGTSTP:
+		return w.suspend()
+	case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
+		w.pending = append(w.pending, sig)
+	}
+	return nil
+}
+
+// noteMade warns of a directory that the store had to make, because its path may be misspelt.
 func (w *waiter) noteMade() {
-	if path := w.made.Swap(nil); path != nil {
+	path := w.made.Swap(nil)
+	if path != nil {
 		w.Log(true, "lock directory made, because it was missing", "path", *path)
 	}
 }
 
-// begin asks the store for the slot, after a pause. What takes no waiting is done at once.
-func (w *waiter) begin(pause time.Duration) {
-	w.begins = time.Now().Add(pause)
-	a := &attempt{ended: make(chan struct{})}
-	a.ctx, a.cancel = context.WithCancel(context.Background())
-	w.attempt, w.noted = a, false
-	request := w.Request
-	request.NoWait = w.Wait == 0
-	request.Progress = func(at int) {
-		a.place.Store(int64(at))
-		w.Relay.Wake()
-	}
-	request.Quarantined = a.pause.Store
-	request.Reach = w.tryLimit()
-	if w.Wait == 0 {
-		request.Refusals = refusalLimitNoWait
-	}
-	request.JoinLimit = w.askLimit()
-	request.StopsSoon = a.stopsSoon.Load
-	request.Later = func(work func()) { a.later = work }
-	request.Made = func(path string) { w.made.Store(&path) }
-	if pause == 0 {
-		atOnce := request
-		atOnce.AtOnce = true
-		a.join(w.Store, atOnce)
-		if errors.Is(a.err, locks.ErrWouldBlock) {
-			a.err = nil
-		}
-		if a.final() {
-			close(a.ended) // in this goroutine: nobody need be woken
-			return
-		}
-	}
-	go func() {
-		defer w.Relay.Wake()
-		defer close(a.ended)
-		if pause > 0 {
-			select {
-			case <-time.After(pause):
-				w.Relay.Wake() // see makeReady
-			case <-a.ctx.Done():
-				a.err = a.ctx.Err()
-				return
-			}
-		}
-		if a.ticket == nil {
-			a.join(w.Store, request)
-			if !a.final() {
-				w.Relay.Wake()
-			}
-		}
-		if !a.final() {
-			a.wait()
-		}
-	}()
-}
-
-func (a *attempt) final() bool { return a.lease != nil || a.err != nil }
-
-// join joins the queue. It fetches the lease too if that is granted.
-func (a *attempt) join(store locks.Store, r locks.Request) {
-	defer locks.Recover(&a.err)
-	ticket, err := store.Join(a.ctx, r)
-	if a.err = err; err != nil {
-		return
-	}
-	if a.ticket = ticket; ticket.Queued() {
-		a.queued.Store(&ticket)
-	} else {
-		a.wait()
-	}
-}
-
-// wait waits in the queue.
-func (a *attempt) wait() {
-	defer locks.Recover(&a.err)
-	a.lease, a.err = a.ticket.Wait(a.ctx)
-}
-
-// tryLimit bounds how long a store over a network is tried to be reached; once queued, an outage
-// ends nothing. Before a run without a slot it is reachLimitNoWait at least, however short --wait
-// is: a store that is only slow is not unavailable.
-func (w *waiter) tryLimit() time.Duration {
-	limit := min(w.Wait, reachLimit)
-	switch {
-	case w.Wait < 0:
-		return reachLimit
-	case w.Wait == 0 || w.Unavailable == RunAnyway:
-		return max(limit, reachLimitNoWait)
-	}
-	return limit
-}
-
-// askLimit bounds how long a store is asked before the run is queued, whether it answers or not. 0:
-// the request has its own limits.
-func (w *waiter) askLimit() time.Duration {
-	switch {
-	case w.Wait == 0:
-		return 0
-	case w.Wait < 0:
-		return refusalLimit
-	}
-	return max(min(w.Wait, refusalLimit), w.tryLimit())
-}
-
-// makeReady starts what the command will need, or ends it while the run is far back in the queue.
-// An error shows again when that is needed.
+// makeReady starts what the command will need. While the run is far back in the queue, it ends it
+// again. It drops errors, because they come again when the command starts.
 func (w *waiter) makeReady() {
 	at := w.place.Load()
 	if time.Now().Before(w.begins) || w.noted && (at == 0 || at > nearPlaces) {
@@ -267,7 +171,7 @@ func (w *waiter) makeReady() {
 	_ = w.status.open()
 }
 
-// noteQueued does what is due when the attempt has queued.
+// noteQueued reports once that the attempt has queued.
 func (w *waiter) noteQueued() {
 	ticket := w.queued.Load()
 	if w.noted || ticket == nil {
@@ -286,14 +190,15 @@ func (w *waiter) noteQueued() {
 	w.report()
 }
 
-// warnOfWaiting says once what makes the waiting slower. It need not be known when the run queues.
+// warnOfWaiting warns once of what makes the waiting slower. The store may learn of that after the
+// run has queued.
 func (w *waiter) warnOfWaiting() {
 	if !w.warned && w.noted && w.Wait != 0 {
 		w.warned = w.warn(true)
 	}
 }
 
-// received takes the result of an attempt that was not given up.
+// received takes the result of an attempt that has ended by itself.
 func (w *waiter) received() (locks.Lease, *Outcome) {
 	if w.ticket != nil && !w.noted {
 		w.sayReplaced(w.ticket)
@@ -315,8 +220,8 @@ func (w *waiter) sayReplaced(ticket locks.Ticket) {
 	}
 }
 
-// giveUp ends the attempt. It waits for the result, at most limit: the place in the queue is gone
-// then, or the slot was granted just before.
+// giveUp ends the attempt and waits for its result, at most for limit. Either the place in the
+// queue is then gone, or the slot was granted just before.
 func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 	w.cancel()
 	select {
@@ -327,8 +232,9 @@ func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 	}
 }
 
-// leave gives up and releases a slot that was granted too late. The error says that it, or the place
-// in the queue, was evicted: others may use that record afterwards.
+// leave gives up, and releases a slot that was granted too late. The error says that the slot or
+// the place in the queue was evicted. It is read before, because others may use the record
+// afterwards.
 func (w *waiter) leave(limit time.Duration) (evicted error) {
 	if ticket := w.queued.Load(); ticket != nil {
 		evicted = (*ticket).Evicted()
@@ -336,7 +242,9 @@ func (w *waiter) leave(limit time.Duration) (evicted error) {
 	lease, err := w.giveUp(limit)
 	switch {
 	case lease != nil:
-		evicted = cmp.Or(evicted, lease.Evicted())
+		if evicted == nil {
+			evicted = lease.Evicted()
+		}
 		w.release(lease, true, 0)()
 	case errors.As(err, new(*locks.EvictedError)):
 		evicted = err
@@ -350,15 +258,15 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	cancelled := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case lease != nil, !cancelled, errors.As(err, new(*locks.OutageError)):
-		return w.received() // just in time
+		return w.received() // the slot was granted just in time
 	case w.queued.Load() == nil && w.leases() != nil:
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}
 	return nil, &Outcome{Kind: Busy, Err: w.whyBusy()}
 }
 
-// ignores reports whether a signal does nothing because the caller ignores it. TERM after an eviction
-// is a message.
+// ignores reports whether a signal has no effect because the caller ignores it. TERM after an
+// eviction has an effect.
 func (w *waiter) ignores(sig syscall.Signal) bool {
 	ticket := w.queued.Load()
 	if sig == unix.SIGTERM && ticket != nil && (*ticket).Evicted() != nil {
@@ -380,8 +288,9 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	return interruptedBy(sig)
 }
 
-// suspend leaves the queue, stops golock, and joins anew when it is continued: a stopped process in
-// the queue would hold up everybody behind it. So it waits for the end of the attempt.
+// suspend leaves the queue, stops golock, and joins again when golock is continued. A stopped
+// process in the queue would hold up all waiters behind it, so suspend first waits for the end of
+// the attempt.
 func (w *waiter) suspend() *Outcome {
 	w.stopsSoon.Store(true)
 	if err := w.leave(math.MaxInt64); err != nil {
@@ -393,16 +302,16 @@ func (w *waiter) suspend() *Outcome {
 	}
 	w.Relay.Suspend()
 	if ref, err := locks.NewRef(w.Request.Name); err == nil {
-		w.Request.Ref.ID = ref.ID // an entry that has left a queue never comes back into it
-		w.watchdog.dismiss()      // it would release the old one
+		w.Request.Ref.ID = ref.ID // an ID that has left a queue never joins it again
+		w.watchdog.dismiss()      // the watchdog would release the old ID
 		w.status.close()
 	}
 	w.begin(max(time.Until(w.begins), 0))
 	return nil
 }
 
-// refusal is the outcome of an error of the store. A nested run that does not wait is just busy;
-// one that would wait is a mistake.
+// refusal converts an error of the store to an outcome. A nested run that does not wait ends as
+// Busy. A nested run that would wait for the run around it is a mistake.
 func (w *waiter) refusal(err error) *Outcome {
 	busy, isBusy := errors.AsType[*locks.BusyError](err)
 	switch {
@@ -411,7 +320,7 @@ func (w *waiter) refusal(err error) *Outcome {
 	case isBusy && busy.Inside != nil && w.Wait != 0:
 		return &Outcome{Kind: Refused, Err: err}
 	case isBusy:
-		if len(busy.Holders) == 0 && busy.Reason == "" { // a plain store does not tell at once
+		if len(busy.Holders) == 0 && busy.Reason == "" { // a plain store does not name the holders in its refusal
 			found := w.whyBusy()
 			busy.Holders, busy.Waiters = found.Holders, max(busy.Waiters, found.Waiters)
 		}
@@ -422,7 +331,7 @@ func (w *waiter) refusal(err error) *Outcome {
 	return &Outcome{Kind: Refused, Err: err}
 }
 
-// whyBusy asks the store who was in the way, for the message.
+// whyBusy asks the store for the holders and waiters, for the message.
 func (w *waiter) whyBusy() *locks.BusyError {
 	busy := &locks.BusyError{Name: w.Request.Name}
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)

@@ -14,6 +14,7 @@ import (
 	"golock/internal/fdtable"
 	"golock/internal/procfs"
 	"golock/internal/proctree"
+	"golock/locks"
 	"golock/signals"
 )
 
@@ -23,28 +24,28 @@ import (
 //
 //	golock ---- watchdog ---- command ---- ...
 //
-// The watchdog is told the deadline after each renewal. It kills all descendants of the command
-// when the deadline passes, and when golock is gone; nothing can leave its tree, since it is a
-// child subreaper. If the watchdog is gone, golock, which is one too, inherits the tree and ends
-// it.
+// The watchdog gets the deadline after each renewal. It kills all descendants of the command when
+// the deadline passes, and when golock is gone. No process can leave its tree, because it is a
+// child subreaper. If the watchdog is gone, golock, which is a subreaper too, inherits the tree and
+// ends it.
 //
-// golock signals the command itself. The watchdog reports the command's end at once but reaps it
-// only when golock knows, or past the deadline: until then no other process has its number.
+// golock itself signals the command. The watchdog reports the end of the command at once, but reaps
+// it only when golock knows, or after the deadline. Until then no other process has its PID.
 
 // ownProgram is the program of this process.
 const ownProgram = "/proc/self/exe"
 
-// WatchdogName is the first argument of a process that is to be a watchdog.
+// WatchdogName is the first argument that makes a golock process a watchdog.
 const WatchdogName = "golock-watchdog"
 
 // watchdog is golock's side of the watchdog. It belongs to the goroutine that owns the run.
 type watchdog struct {
 	run     *supervisor
-	program string // "": golock's own
-	pid     int    // 0: there is none
-	socket  int    // -1: closed
+	program string // the program to execute; "" stands for golock's own
+	pid     int    // 0 if there is no watchdog
+	socket  int    // -1 after it was closed
 
-	ended syscall.WaitStatus // after dismiss
+	ended syscall.WaitStatus // the wait status, after dismiss
 }
 
 var (
@@ -55,12 +56,13 @@ var (
 	errHeldUp       = errors.New("the slot could not be kept: golock itself was stopped or held up")
 )
 
-// exitFault is how a watchdog ends whose Go runtime cannot go on (package fatal).
+// exitFault is the exit code of a watchdog whose Go runtime has failed (package fatal).
 const exitFault = 70
 
 func (w *watchdog) exists() bool { return w != nil && w.pid != 0 }
 
-// spawn starts the process while golock waits for the slot: it takes longer than a grant.
+// spawn starts the process. golock calls it while it waits for the slot, because the start takes
+// longer than a grant.
 func (w *watchdog) spawn() error {
 	if w == nil || w.pid != 0 {
 		return nil
@@ -72,7 +74,7 @@ func (w *watchdog) spawn() error {
 	}
 	theirs := fdtable.MoveHigh(pair[1])
 	defer unix.Close(theirs)
-	// The program to release with, also when a newer version has taken its place meanwhile.
+	// The watchdog releases with this program, also if a newer version has replaced it meanwhile.
 	own := -1
 	if fd, err := unix.Open(ownProgram, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 		own = fdtable.MoveHigh(fd)
@@ -104,8 +106,8 @@ func (w *watchdog) spawn() error {
 	return nil
 }
 
-// groupIsOrphaned reports whether nobody in this session, outside of golock's process group, would
-// continue it.
+// groupIsOrphaned reports whether no process of this session outside of golock's process group
+// would continue the group.
 func groupIsOrphaned() bool {
 	session, _ := unix.Getsid(0)
 	for _, pid := range procfs.Ancestors(unix.Getpid()) {
@@ -119,36 +121,31 @@ func groupIsOrphaned() bool {
 	return true
 }
 
-// send sends a message. It does not report that the watchdog is gone.
+// send sends a message. It ignores errors, because other code notices that the watchdog is gone.
 func (w *watchdog) send(kind messageKind, number int64, texts ...string) {
 	if w != nil {
 		_ = send(w.socket, kind, number, texts...)
 	}
 }
 
-// start has the watchdog start the command. After an error no command is running; after errNoAnswer and
-// errWatchdogGone one may have begun.
+// start orders the watchdog to start the command. After an error no command runs, except after
+// errNoAnswer and errWatchdogGone, after which one may.
 func (w *watchdog) start() (pid int, err error) {
 	deadline := w.run.renewer.KillAt()
-	for again := true; ; again = false {
-		if err := w.spawn(); err != nil {
-			switch {
-			case lacksResources(err):
-				return 0, w.run.cmd.problem(err)
-			case isRefusedCall(err):
-				return 0, err
-			}
-			return 0, fmt.Errorf("%w: %w", errWatchdogGone, err)
-		}
-		err = send(w.socket, msgStart, int64(deadline), w.run.cmd.env[w.run.cmd.common:]...)
-		if !again || err != unix.EPIPE {
-			break
-		}
-		w.dismiss() // it was killed while golock waited, or cannot run, and has started nothing
+	err = w.order(deadline)
+	if err == unix.EPIPE {
+		// The watchdog was killed while golock waited, or cannot run. It has not started the command, so
+		// another watchdog may, from golock's own program.
+		w.dismiss()
 		w.program = ""
+		err = w.order(deadline)
+	}
+	spawnErr := &spawnError{}
+	if errors.As(err, &spawnErr) {
+		return 0, spawnErr.cause
 	}
 	switch err {
-	case nil, unix.EPIPE: // which receive returns too
+	case nil, unix.EPIPE: // after EPIPE, awaitStart finds that the watchdog has gone
 	case unix.EMSGSIZE:
 		return 0, w.run.cmd.problem(unix.E2BIG)
 	case unix.EPERM, unix.ENOSYS:
@@ -156,6 +153,31 @@ func (w *watchdog) start() (pid int, err error) {
 	default:
 		return 0, w.run.cmd.problem(err)
 	}
+	return w.awaitStart(deadline)
+}
+
+// order starts the watchdog, if it does not run yet, and sends it the order to start the command. A
+// failed start of the watchdog is a *spawnError.
+func (w *watchdog) order(deadline locks.Instant) error {
+	err := w.spawn()
+	switch {
+	case err == nil:
+		return send(w.socket, msgStart, int64(deadline), w.run.cmd.env[w.run.cmd.common:]...)
+	case lacksResources(err):
+		return &spawnError{w.run.cmd.problem(err)}
+	case isRefusedCall(err):
+		return &spawnError{err}
+	}
+	return &spawnError{fmt.Errorf("%w: %w", errWatchdogGone, err)}
+}
+
+// spawnError says that the watchdog could not be started.
+type spawnError struct{ cause error }
+
+func (e *spawnError) Error() string { return e.cause.Error() }
+
+// awaitStart waits until the watchdog says whether it has started the command.
+func (w *watchdog) awaitStart(deadline locks.Instant) (pid int, err error) {
 	for {
 		m, err := receive(w.socket)
 		switch {
@@ -169,7 +191,7 @@ func (w *watchdog) start() (pid int, err error) {
 			ts := unix.NsecToTimespec(int64(min(left, resumePause)))
 			n, err := unix.Ppoll(ready, &ts, nil)
 			if n == 0 && isStopped(w.pid) {
-				_ = unix.Kill(w.pid, unix.SIGCONT) // golock's own child and not reaped
+				_ = unix.Kill(w.pid, unix.SIGCONT) // the PID cannot be reused, because golock has not reaped its child
 			}
 			if err != nil {
 				time.Sleep(signals.RefusedPause)
@@ -192,16 +214,17 @@ func (w *watchdog) start() (pid int, err error) {
 	}
 }
 
-// resumePause is how long a watchdog may take to answer before golock checks whether it is stopped.
+// resumePause is the time after which golock checks whether a watchdog that does not answer is
+// stopped.
 const resumePause = 100 * time.Millisecond
 
-// dismiss ends the watchdog alone: processes that the command left running may stay.
+// dismiss ends only the watchdog. Processes that the command left running may stay.
 func (w *watchdog) dismiss() {
 	if !w.exists() {
 		return
 	}
-	_ = unix.Kill(w.pid, unix.SIGKILL) // golock's own child and not reaped
-	w.closeSocket()                    // it ends by itself if that is refused
+	_ = unix.Kill(w.pid, unix.SIGKILL) // the PID cannot be reused, because golock has not reaped its child
+	w.closeSocket()                    // if KILL is refused, the watchdog ends when its socket closes
 	_, _ = eintr.Get(func() (int, error) { return syscall.Wait4(w.pid, &w.ended, 0, nil) })
 	w.pid = 0
 }

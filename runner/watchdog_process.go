@@ -19,32 +19,33 @@ import (
 )
 
 // watchdogProcess is the process between golock and the command (see watchdog.go). One goroutine
-// owns all of it, on a thread that lives as long as the process: the kernel kills the command when
-// that thread ends (PR_SET_PDEATHSIG, prctl(2)).
+// owns its state. It runs on a thread that lives as long as the process, because the kernel kills
+// the command when that thread ends (PR_SET_PDEATHSIG, prctl(2)).
 //
-// Every signal that can be caught is passed on to golock, which ignores what its caller ignored until
-// the command runs. What golock's caller ignored or blocked is inherited by the command.
+// It passes every signal that can be caught on to golock, which ignores what its caller ignored
+// until the command runs. The command inherits what golock's caller ignored or blocked.
 type watchdogProcess struct {
 	relay  *signals.Relay
 	clock  locks.Clock
-	socket int // to golock; -1: golock is gone
-	golock int // its process
+	socket int // to golock; -1 when golock is gone
+	golock int // the PID of golock
 	cmd    *command
-	group  int // of the command; 0: its own
+	group  int // the process group of the command; 0 if the command gets its own
 
-	store, lease  string // what to release
-	golockProgram int    // a descriptor of golock's program, which can do that; -1: none
+	store, lease  string // the lease to release
+	golockProgram int    // a descriptor of golock's program, which can release; -1 if there is none
 
-	deadline  locks.Instant // 0: none
-	pid       int           // of the command; 0: none, or reaped
+	deadline  locks.Instant // 0 before the first deadline
+	pid       int           // the command; 0 before its start and after it was reaped
 	reported  bool          // golock knows that the command has ended
 	childless bool          // golock knows that no descendant is left
 }
 
-// ErrNotSpawned says that the watchdog was called by something else than golock run.
+// ErrNotSpawned says that something else than golock run has started the watchdog.
 var ErrNotSpawned = errors.New("a watchdog is started by golock run only")
 
-// Watchdog is a watchdog, for the golock that is its parent. open opens the store, which has leases.
+// Watchdog does the work of a watchdog for its parent golock. open opens the store, which has
+// leases.
 func Watchdog(args []string, open func(url string) (locks.Store, error)) error {
 	runtime.LockOSThread()
 	w, err := newWatchdogProcess(args)
@@ -69,8 +70,8 @@ func Watchdog(args []string, open func(url string) (locks.Store, error)) error {
 	return store.Abilities().Leases.Attach(ref).Release(context.Background())
 }
 
-// becomeGolock executes golock's program as a watchdog whose golock is gone: this one is the lean
-// program, without clients of servers.
+// becomeGolock executes golock's program as a watchdog whose golock is gone. This process is the
+// lean program, which has no clients of servers.
 func (w *watchdogProcess) becomeGolock() error {
 	pair, err := socketPair()
 	if err != nil {
@@ -98,7 +99,7 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 	program, noProgram := strconv.Atoi(args[3])
 	peer, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err == unix.EPERM || err == unix.ENOSYS {
-		return nil, os.NewSyscallError("getsockopt", err) // golock sees that its watchdog has ended
+		return nil, os.NewSyscallError("getsockopt", err) // golock notices that its watchdog has ended
 	}
 	if errors.Join(noSocket, noGroup, noProgram, err) != nil {
 		return nil, ErrNotSpawned
@@ -118,7 +119,7 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 	if err := proctree.BecomeSubreaper(); err != nil {
 		return nil, err
 	}
-	// Not by prctl(2): it names this thread, which need not be the first.
+	// prctl(2) would name this thread, which need not be the first one
 	if fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
 		_, _ = unix.Write(fd, []byte(WatchdogName))
 		unix.Close(fd)
@@ -126,7 +127,7 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 	return w, nil
 }
 
-// run returns when golock is gone and nothing is left of the command.
+// run returns when golock is gone and no process of the command is left.
 func (w *watchdogProcess) run() {
 	for {
 		w.obey()
@@ -144,9 +145,9 @@ func (w *watchdogProcess) run() {
 	}
 }
 
-// passOn gives golock a signal that was sent to the watchdog: a command that signals its parent
-// means golock. What a terminal sends, golock gets itself; there it must know of a command that has
-// stopped.
+// passOn passes a signal to the watchdog on to golock, because a command that signals its parent
+// means golock. golock gets the signals of a terminal itself, except that the watchdog must tell it
+// of a command that has stopped.
 func (w *watchdogProcess) passOn(sig syscall.Signal) {
 	concernsGolock := signals.Forwarded(sig) || signals.IsFault(sig)
 	if w.group != 0 {
@@ -157,12 +158,12 @@ func (w *watchdogProcess) passOn(sig syscall.Signal) {
 	}
 }
 
-// due reports whether the command must be dead: golock is gone, or the deadline has passed.
+// due reports whether the command must be dead, because golock is gone or the deadline has passed.
 func (w *watchdogProcess) due() bool {
 	return w.socket < 0 || (w.deadline != 0 && w.clock() >= w.deadline)
 }
 
-// obey takes the messages of golock.
+// obey handles the messages of golock.
 func (w *watchdogProcess) obey() {
 	for w.socket >= 0 {
 		m, err := receive(w.socket)
@@ -192,7 +193,7 @@ func (w *watchdogProcess) obey() {
 	}
 }
 
-// start starts the command, unless it is too late for that.
+// start starts the command, unless it is too late.
 func (w *watchdogProcess) start(variables []string) {
 	if w.clock() >= w.deadline {
 		_ = send(w.socket, msgFailed, int64(unix.ETIME))
@@ -217,8 +218,8 @@ func (w *watchdogProcess) start(variables []string) {
 	closeInherited()
 }
 
-// closeInherited closes the descriptors that are the command's: the watchdog must not keep a pipe
-// open. Its own are close-on-exec.
+// closeInherited closes the descriptors that the command inherits, so that the watchdog keeps no
+// pipe open. The watchdog's own descriptors are close-on-exec.
 func closeInherited() {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -237,7 +238,7 @@ func closeInherited() {
 }
 
 // collect reports the end of the command and of the last descendant, and reaps orphans. The command
-// itself stays a zombie until golock knows of its end.
+// stays a zombie until golock knows of its end.
 func (w *watchdogProcess) collect() {
 	for !w.reported && !w.childless {
 		pid, status, err := proctree.PeekEnded()
@@ -258,9 +259,10 @@ func (w *watchdogProcess) collect() {
 	}
 }
 
-// killAll kills all descendants. It returns when none is left.
+// killAll kills all descendants, and returns when none is left.
 func (w *watchdogProcess) killAll() {
-	// What needs no search comes first: many watchdogs may have to search at the same time.
+	// The kills that need no search come first, because many watchdogs may have to search at the same
+	// time.
 	switch {
 	case w.pid == 0:
 	case w.group == 0:
@@ -277,7 +279,7 @@ func (w *watchdogProcess) killAll() {
 				w.pid, w.reported = 0, false
 			}
 		},
-		func(proctree.Process, error) {}, // golock tries it too, and warns
+		func(proctree.Process, error) {}, // golock also tries to kill the process, and warns
 	)
 	w.deadline = 0
 }

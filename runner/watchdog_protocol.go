@@ -9,8 +9,8 @@ import (
 	"golock/internal/eintr"
 )
 
-// message is a packet between golock and the watchdog: a kind, a number, and texts without zero
-// bytes.
+// message is a packet between golock and the watchdog. It has a kind, a number, and texts without
+// zero bytes.
 type message struct {
 	kind   messageKind
 	number int64
@@ -20,25 +20,25 @@ type message struct {
 type messageKind byte
 
 const (
-	// golock to watchdog
+	// messages from golock to the watchdog
 	msgLeaseRef messageKind = iota + 1 // texts: the store's URL, the lease's ID; to release in golock's stead
 	msgStart                           // number: the deadline; texts: variables for the command
 	msgDeadline                        // number: the deadline, on CLOCK_BOOTTIME
 	msgReap                            // golock knows of the command's end
 
-	// watchdog to golock
+	// messages from the watchdog to golock
 	msgStarted   // number: the command's process
 	msgFailed    // number: the errno with which the command could not be executed; texts: a refused system call
 	msgEnded     // number: its wait status; texts: "killed" if the watchdog did that
 	msgChildless // no descendant of the command is left
 )
 
-// socketPair makes a connection for packets, which no other process can get at.
+// socketPair makes a connection for packets that no other process can reach.
 func socketPair() ([2]int, error) {
 	return unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 }
 
-// send sends a message without waiting: unix.EPIPE if the other side has gone.
+// send sends a message without waiting. It fails with unix.EPIPE if the other side has gone.
 func send(fd int, kind messageKind, number int64, texts ...string) error {
 	fields := append([]string{string(rune(kind)), strconv.FormatInt(number, 10)}, texts...)
 	packet := []byte(strings.Join(fields, "\x00"))
@@ -49,9 +49,10 @@ func send(fd int, kind messageKind, number int64, texts ...string) error {
 	return err
 }
 
-// receive takes the next message, without waiting: unix.EAGAIN if there is none, another error if
-// the other side has gone. The length is that of this very message: what does not fit is lost
-// (recv(2), MSG_TRUNC), and another message can arrive between two calls.
+// receive receives a message without waiting. It fails with unix.EAGAIN if there is none, and with
+// another error if the other side has gone. recv(2) returns the length of this message (MSG_TRUNC):
+// a call that only asks for the length could see another message, and a longer message would be
+// cut.
 func receive(fd int) (message, error) {
 	size, err := receivePacket(fd, nil, unix.MSG_PEEK|unix.MSG_TRUNC)
 	if err != nil {
@@ -63,13 +64,13 @@ func receive(fd int) (message, error) {
 	}
 	fields := strings.Split(string(packet), "\x00")
 	if len(fields) < 2 || len(fields[0]) != 1 || messageKind(fields[0][0]) == msgLeaseRef && len(fields) < 4 {
-		return message{}, unix.EPROTO // it comes from something else than golock
+		return message{}, unix.EPROTO // the message does not come from golock
 	}
 	number, err := strconv.ParseInt(fields[1], 10, 64)
 	return message{kind: messageKind(fields[0][0]), number: number, texts: fields[2:]}, err
 }
 
-// receivePacket is recv(2) of a packet; an empty one is the end.
+// receivePacket calls recv(2) for a packet. An empty packet means that the other side has gone.
 func receivePacket(fd int, into []byte, flags int) (int, error) {
 	n, err := eintr.Get(func() (int, error) {
 		n, _, err := unix.Recvfrom(fd, into, flags|unix.MSG_DONTWAIT)

@@ -15,25 +15,27 @@ TEXT ·handler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	ADDQ	$24, SP
 	RET
 
-// The same for faults, PIPE (13), XCPU (24) and XFSZ (25), with the siginfo in SI.
+// The kernel calls this for faults, PIPE (13), XCPU (24) and XFSZ (25), with the siginfo in SI. A
+// signal of another process goes to handler, a fault of this process to the handler of the Go
+// runtime. PIPE, XCPU and XFSZ that this process itself has caused are dropped.
 TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVL	8(SI), AX // si_code
 	CMPL	AX, $0
 	JGT	kernel
 	MOVL	16(SI), AX // si_pid
-	CMPL	AX, ·ownPID(SB)
+	CMPL	AX, ·processID(SB)
 	JEQ	kernel
 	JMP	·handler(SB)
 kernel:
 	CMPL	DI, $13
-	JEQ	forget
+	JEQ	drop
 	CMPL	DI, $24
-	JEQ	forget
+	JEQ	drop
 	CMPL	DI, $25
-	JEQ	forget
-	MOVQ	·runtimesOwn(SB), AX
+	JEQ	drop
+	MOVQ	·runtimeHandler(SB), AX
 	JMP	AX
-forget:
+drop:
 	RET
 
 TEXT ·faultHandlerPC(SB), NOSPLIT, $0-8
@@ -41,7 +43,7 @@ TEXT ·faultHandlerPC(SB), NOSPLIT, $0-8
 	MOVQ	AX, ret+0(FP)
 	RET
 
-// Where handler returns to.
+// handler returns to this function (SA_RESTORER of sigaction(2)).
 TEXT ·restorer(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVL	$15, AX // rt_sigreturn()
 	SYSCALL

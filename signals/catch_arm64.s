@@ -15,26 +15,28 @@ TEXT ·handler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	ADD	$16, RSP
 	RET
 
-// The same for faults, PIPE (13), XCPU (24) and XFSZ (25), with the siginfo in R1.
+// The kernel calls this for faults, PIPE (13), XCPU (24) and XFSZ (25), with the siginfo in R1. A
+// signal of another process goes to handler, a fault of this process to the handler of the Go
+// runtime. PIPE, XCPU and XFSZ that this process itself has caused are dropped.
 TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVW	8(R1), R3 // si_code
 	CMPW	$0, R3
 	BGT	kernel
 	MOVW	16(R1), R3 // si_pid
-	MOVW	·ownPID(SB), R4
+	MOVW	·processID(SB), R4
 	CMPW	R4, R3
 	BEQ	kernel
 	B	·handler(SB)
 kernel:
 	CMPW	$13, R0
-	BEQ	forget
+	BEQ	drop
 	CMPW	$24, R0
-	BEQ	forget
+	BEQ	drop
 	CMPW	$25, R0
-	BEQ	forget
-	MOVD	·runtimesOwn(SB), R3
+	BEQ	drop
+	MOVD	·runtimeHandler(SB), R3
 	B	(R3)
-forget:
+drop:
 	RET
 
 TEXT ·faultHandlerPC(SB), NOSPLIT, $0-8

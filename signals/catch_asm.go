@@ -4,34 +4,34 @@ package signals
 
 import "syscall"
 
-// os/signal needs three threads and a thread switch for each signal, which takes longer than taking
-// a lock, and it merges and reorders signals that come close together. The handler here (catch_*.s)
-// is a few instructions that write the signal's number into the pipe. It touches nothing of the Go
-// runtime and runs on the signal stack of its threads. The runtime itself uses none of these
-// signals.
+// This file replaces os/signal, which needs three threads and, for each signal, a thread switch that
+// takes longer than a lock. os/signal also merges and reorders signals that come close together. The
+// handler here (catch_*.s) is a few instructions that write the signal's number into the pipe. It
+// uses nothing of the Go runtime and runs on the signal stack of the runtime's threads. The runtime
+// itself uses none of these signals.
 
-// pipeEnd is where the handler writes: a global variable, since a handler gets nothing but the
-// signal.
+// pipeEnd is the descriptor to which the handler writes. It is a global variable because a handler
+// gets no other argument than the signal.
 var pipeEnd int32 //nolint:unused // read by the handler in assembly
 
-// For faultHandler: this process, and the Go runtime's handler.
+// faultHandler (catch_*.s) reads these variables.
 var (
-	ownPID      int32   //nolint:unused // read by the handler in assembly
-	runtimesOwn uintptr //nolint:unused // the same
+	processID      int32   //nolint:unused // read in assembly
+	runtimeHandler uintptr //nolint:unused // the Go runtime's handler of faults; read in assembly
 )
 
 // withInfo is SA_SIGINFO: the handler gets a siginfo.
 const withInfo = 4
 
-// catchFaults catches faults with the handler that tells the kernel's own signals from those of
-// another process (sigaction(2), si_code). The runtime gets the kernel's.
+// catchFaults installs faultHandler, which tells a fault of this process from a signal that another
+// process sent (si_code, sigaction(2)). The runtime still gets the faults of this process.
 func (r *Relay) catchFaults() {
 	var a action
 	for _, sig := range faults() {
 		if sigaction(sig, nil, &a) != 0 || a[0] == sigIgn {
 			continue
 		}
-		runtimesOwn = a[0]
+		runtimeHandler = a[0]
 		a[0], a[1] = faultHandlerPC(), a[1]|withInfo
 		sigaction(sig, &a, nil)
 	}
@@ -49,10 +49,10 @@ func (r *Relay) catch(list []syscall.Signal) {
 		restart  = 0x10000000
 		restorer = 0x04000000
 	)
-	pipeEnd, ownPID = int32(r.write), int32(syscall.Getpid())
+	pipeEnd, processID = int32(r.write), int32(syscall.Getpid())
 	for _, sig := range list {
 		a := action{handlerPC(), onStack | restart, 0, ^uintptr(0)}
-		if isOwn(sig) { // golock's own is dropped
+		if mayBeSelfInflicted(sig) { // faultHandler drops the signals that golock itself has caused
 			a[0], a[1] = faultHandlerPC(), a[1]|withInfo
 		}
 		if pc := restorerPC(); pc != 0 {
@@ -63,8 +63,8 @@ func (r *Relay) catch(list []syscall.Signal) {
 	}
 }
 
-// restoreLibraries has nothing to restore: a child inherits no handlers.
+// restoreLibraries does nothing in this build: a child inherits no handlers.
 func (r *Relay) restoreLibraries() []syscall.Signal { return nil }
 
-// settle has nothing to wait for: a handler has written when it returns.
+// settle does nothing in this build: when the handler returns, the signal is in the pipe.
 func settle() {}

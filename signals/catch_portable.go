@@ -8,27 +8,27 @@ import (
 	"syscall"
 )
 
-// There is one Relay in a process.
+// These variables are global because os/signal is: there is one Relay in a process.
 var (
-	arrived chan os.Signal // nil: nothing is caught yet
-	written chan struct{}  // closed when all that arrived is in the pipe
+	deliveries chan os.Signal // from os/signal; nil as long as no signal is caught
+	copied     chan struct{}  // closed when all deliveries are in the pipe
 )
 
-// catchFaults catches faults that another process sends: the Go runtime keeps the kernel's. XCPU
-// and XFSZ come through Next whoever sends them.
+// catchFaults catches faults that another process sends. The Go runtime keeps the faults of this
+// process. Next also gives XCPU and XFSZ that golock itself has caused.
 func (r *Relay) catchFaults() { r.catch(faults()) }
 
-// catch is for machines without a handler in assembly. The goroutine lives as long as the process.
-// os/signal may merge signals that come close together, does not say who sent one, and never gives
-// PROF. So PIPE, which may be golock's own, is dropped. The signals of the C libraries, which it
-// cannot catch, are ignored.
+// catch catches signals by os/signal and starts a goroutine that copies them to the pipe until
+// settle. os/signal may merge signals that come close together, does not say who sent a signal, and
+// never gives PROF. So the goroutine drops PIPE, which a write of golock itself may have caused.
+// os/signal cannot catch the signals of the C libraries; catch ignores them.
 func (r *Relay) catch(list []syscall.Signal) {
-	if arrived == nil {
-		caught, end := make(chan os.Signal, 512), make(chan struct{})
-		arrived, written = caught, end
+	if deliveries == nil {
+		source, end := make(chan os.Signal, 512), make(chan struct{})
+		deliveries, copied = source, end
 		go func() {
 			defer close(end)
-			for sig := range caught {
+			for sig := range source {
 				if sig != syscall.SIGPIPE {
 					r.put(byte(sig.(syscall.Signal)))
 				}
@@ -39,15 +39,15 @@ func (r *Relay) catch(list []syscall.Signal) {
 		if isOfLibraries(sig) {
 			Ignore(sig)
 		} else {
-			signal.Notify(arrived, sig)
+			signal.Notify(deliveries, sig)
 		}
 	}
 }
 
-// restoreLibraries restores the default action of the signals that catch ignores: a child would
-// inherit that. The caller catches them again.
+// restoreLibraries restores the default action of the signals that catch ignores, because a child
+// would ignore them too. It returns these signals, and the caller catches them again.
 func (r *Relay) restoreLibraries() (restored []syscall.Signal) {
-	for _, sig := range r.list {
+	for _, sig := range r.caught {
 		if isOfLibraries(sig) {
 			sigaction(sig, &action{}, nil)
 			restored = append(restored, sig)
@@ -56,11 +56,11 @@ func (r *Relay) restoreLibraries() (restored []syscall.Signal) {
 	return restored
 }
 
-// settle returns when all signals that the runtime has received are in the pipe. What is caught after that
-// comes by another channel.
+// settle returns when all signals that the runtime has received are in the pipe. After that catch
+// makes a new channel.
 func settle() {
-	signal.Stop(arrived) // waits for deliveries under way
-	close(arrived)
-	<-written
-	arrived, written = nil, nil
+	signal.Stop(deliveries) // Stop waits until os/signal has sent what it has received
+	close(deliveries)
+	<-copied
+	deliveries, copied = nil, nil
 }

@@ -9,12 +9,12 @@ import (
 	"golock/internal/entry"
 )
 
-// DieOf ends this process by a signal, as one that does not catch it ends: its parent sees that, and
-// a shell ends its script. It returns where the signal cannot end it: the kernel spares process 1 of
-// a PID namespace (pid_namespaces(7)).
+// DieOf ends this process by the default action of a signal, so that its parent sees that signal in
+// the wait status. A shell then ends its script. DieOf returns if the signal does not end the
+// process: the kernel spares process 1 of a PID namespace (pid_namespaces(7)).
 //
-// There is no core file and no report to a core handler, which a limit of 0 would still start
-// (core(5)): this process has no fault.
+// DieOf leaves no core file, because golock has no fault. A limit of 0 would not do: the kernel would
+// still start a core handler (core(5)).
 func DieOf(sig syscall.Signal) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -22,29 +22,29 @@ func DieOf(sig syscall.Signal) {
 	sigaction(sig, &action{}, nil)
 	var mask uint64 = 1 << (sig - 1)
 	sigprocmask(unix.SIG_UNBLOCK, &mask, nil)
-	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig) // to this thread: it has worked when Tgkill returns
+	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig) // a signal to this thread acts before Tgkill returns
 }
 
-// Ending lists the signals that end a program by default (signal(7)) and that the caller does not ignore,
-// for a command without a Relay. The Go runtime would swallow most of them. PIPE is not among them: package
-// os ends a program of it where that is right. PROF, which os/signal never gives, is not either.
+// Ending lists the signals that end a program by default (signal(7)) and that the caller does not
+// ignore, for a command without a Relay. The Go runtime would drop most of them. The list lacks PIPE,
+// of which package os ends a program where that is right, and PROF, which os/signal never gives.
 func Ending() (list []syscall.Signal) {
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
-		isOfGo := sig == unix.SIGPIPE || sig == unix.SIGPROF || IsFault(sig)
-		if EndsWaiting(sig) && !isOfGo && !ignored(sig) {
+		isLeftToGo := sig == unix.SIGPIPE || sig == unix.SIGPROF || IsFault(sig)
+		if EndsWaiting(sig) && !isLeftToGo && !ignored(sig) {
 			list = append(list, sig)
 		}
 	}
 	return list
 }
 
-// EndByDefault has the signals of Ending end this process at once, for a command that has nothing to undo
-// and catches nothing.
+// EndByDefault gives the signals of Ending their default action, for a command that has no work to
+// undo and catches no signals.
 func EndByDefault() {
 	for _, sig := range Ending() {
 		sigaction(sig, &action{}, nil)
 	}
-	if mask, known := entry.Mask(); known { // package entry has blocked them; one thread is enough
+	if mask, known := entry.Mask(); known { // Package entry has blocked them. It is enough that one thread takes them.
 		sigprocmask(unix.SIG_SETMASK, &mask, nil)
 	}
 }

@@ -1,9 +1,8 @@
-// Package signals has the names of signals, which of them golock passes on and which end a run that
-// still waits, and catches them without a change of what the command inherits.
+// Package signals catches the signals of golock without a change of what the command inherits. It
+// knows the names of signals, which of them golock passes on, and which end a run that still waits.
 package signals
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,14 +23,33 @@ func Parse(s string) (syscall.Signal, error) {
 		return syscall.Signal(n), nil
 	}
 	name := strings.TrimPrefix(strings.ToUpper(s), "SIG")
-	synonyms := map[string]syscall.Signal{"IOT": unix.SIGABRT, "POLL": unix.SIGIO, "CLD": unix.SIGCHLD} // signal(7)
-	if sig := cmp.Or(synonyms[name], unix.SignalNum("SIG"+name), realTime(name)); sig != 0 {
-		return sig, nil
+	sig := unix.SignalNum("SIG" + name)
+	if sig == 0 {
+		sig = synonym(name)
 	}
-	return 0, fmt.Errorf("there is no signal %q: want a name such as TERM or a number from 1 to %d", s, rtMax)
+	if sig == 0 {
+		sig = realTime(name)
+	}
+	if sig == 0 {
+		return 0, fmt.Errorf("there is no signal %q: want a name such as TERM or a number from 1 to %d", s, rtMax)
+	}
+	return sig, nil
 }
 
-// realTime reads RTMIN, RTMIN+N, RTMAX or RTMAX-N; 0: it is none of these.
+// synonym reads the names of signal(7) that package unix lacks. It returns 0 for any other name.
+func synonym(name string) syscall.Signal {
+	switch name {
+	case "IOT":
+		return unix.SIGABRT
+	case "POLL":
+		return unix.SIGIO
+	case "CLD":
+		return unix.SIGCHLD
+	}
+	return 0
+}
+
+// realTime reads RTMIN, RTMIN+N, RTMAX or RTMAX-N. It returns 0 for any other name.
 func realTime(name string) syscall.Signal {
 	for n := range rtMax - rtMin + 1 {
 		offset := strconv.Itoa(n)
@@ -45,7 +63,7 @@ func realTime(name string) syscall.Signal {
 	return 0
 }
 
-// Name is the signal's name without SIG, or its number if it has none.
+// Name returns the signal's name without SIG, or its number if it has no name.
 func Name(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return strings.TrimPrefix(name, "SIG")
@@ -56,31 +74,31 @@ func Name(sig syscall.Signal) string {
 	return strconv.Itoa(int(sig))
 }
 
-// Rewrites maps a signal to the one that is delivered instead; 0 drops it. Rewrites are not
-// chained.
+// Rewrites maps a signal to the signal that golock delivers in its place. A signal that is mapped to
+// 0 is dropped. Rewrites are not chained.
 type Rewrites map[syscall.Signal]syscall.Signal
 
 // Add reads one rule A:B.
 func (r Rewrites) Add(rule string) error {
-	from, to, ok := strings.Cut(rule, ":")
-	a, err := Parse(from)
-	var b syscall.Signal // 0: dropped
-	if err == nil && to != "0" {
-		b, err = Parse(to)
+	first, second, hasColon := strings.Cut(rule, ":")
+	from, err := Parse(first)
+	var to syscall.Signal // 0 drops the signal
+	if err == nil && second != "0" {
+		to, err = Parse(second)
 	}
 	switch {
-	case !ok:
+	case !hasColon:
 		return fmt.Errorf("%q is not a rewrite: want A:B, such as TERM:INT, or A:0 to drop A", rule)
 	case err != nil:
 		return err
-	case !Forwarded(a):
-		return fmt.Errorf("%s is never passed on, so it cannot be rewritten", Name(a))
+	case !Forwarded(from):
+		return fmt.Errorf("%s is never passed on, so it cannot be rewritten", Name(from))
 	}
-	r[a] = b
+	r[from] = to
 	return nil
 }
 
-// Apply gives what to deliver for sig, or 0.
+// Apply returns the signal to deliver for sig, or 0 if sig is dropped.
 func (r Rewrites) Apply(sig syscall.Signal) syscall.Signal {
 	if to, ok := r[sig]; ok {
 		return to

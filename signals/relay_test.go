@@ -65,7 +65,7 @@ func TestStopJob(t *testing.T) {
 	for name, stops := range map[string]bool{"stop": true, "stop, taken back": false, "stop, not any more": false} {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "LOCKTEST_SIGNALS_CHILD="+name)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // and somebody who could continue it
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // this test, in another group, could continue it
 		testkit.Must(t, cmd.Start())
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
@@ -288,7 +288,7 @@ func childPassedOn() {
 			say("after a child: sent", Name(sig), "got", Name(got))
 		}
 	}
-	r.Yield() // and then the command cannot be executed
+	r.Yield() // the process was to become its command, but the command cannot be executed
 	r.AsCaller(func() {})
 	raise(unix.SIGHUP)
 	if got := nextButCHLD(r); got != unix.SIGHUP {
@@ -373,7 +373,7 @@ func childStay() {
 		}()
 	}
 	for range 1000 {
-		time.Sleep(time.Microsecond) // who comes back may do so in any thread
+		time.Sleep(time.Microsecond) // a goroutine that is not locked may wake up in another thread
 		if now := unix.Gettid(); now != first {
 			fmt.Printf("thread %d, then %d\n", first, now)
 			return
@@ -413,7 +413,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A moment whose seconds have more than 32 bits is not taken for one of the past.
+// WakeAt does not take a time whose seconds have more than 32 bits for a time in the past.
 func TestWakeAtInCenturies(t *testing.T) {
 	r, err := NewRelay(false)
 	testkit.Must(t, err)
@@ -425,7 +425,8 @@ func TestWakeAtInCenturies(t *testing.T) {
 	}
 }
 
-// A timer that the kernel refuses to set once is set again: its owner would sleep for ever.
+// After the kernel has refused to set the timer once, WakeAt sets it again. Otherwise the caller of
+// Next would sleep for ever.
 func TestWakeAtRefusedOnce(t *testing.T) {
 	r, err := NewRelay(false)
 	testkit.Must(t, err)
@@ -433,7 +434,7 @@ func TestWakeAtRefusedOnce(t *testing.T) {
 	r.timer = -1
 	r.WakeAt(1)
 	r.timer = timer
-	for range 2 { // to set it again, and by the timer
+	for range 2 { // the first Next returns so that WakeAt is called again, the second one because of the timer
 		if sig, ok := r.Next(100 * time.Millisecond); !ok || sig != 0 {
 			t.Errorf("woken %v by %v", ok, sig)
 		}

@@ -1,11 +1,11 @@
-// Package check is the strength test of a lock: many processes, some at a time, each
-// of which goes inside once, by way of the lock under test, and adds one to a counter
-// that nothing else protects. Their notes are judged afterwards (judge.go): how many
-// were inside at the same time, whether an addition was lost, whether anybody was
-// overtaken, and how long the lock took from one to the next.
+// Package check tests whether a lock excludes. It starts many processes (children), several at a
+// time. Each child runs once under the lock and adds one to a counter that only the lock protects.
+// While it holds the lock, the child is "inside". Each child writes a note. The notes are judged in
+// the end (judge.go): how many children were inside at the same time, whether an addition was lost,
+// whether a run overtook another one, and how long a hand-off took.
 //
-// The lock is a command line that is put in front of a child's own (Command). The
-// package knows no store and prints nothing.
+// The lock under test is a command line that runs another one (Test.Command). The package knows no
+// store and prints nothing.
 package check
 
 import (
@@ -24,31 +24,31 @@ type Test struct {
 	// Command gives the arguments of one run of the tool, the lock under test, around a child.
 	Command func(child []string) []string
 	Env     []string
-	Golock  bool // the tool is golock: it logs in JSON when it waits, and ends with 0 if all is well
+	Golock  bool // the tool is golock: it logs in JSON that it waits, and exits with 0 if all is well
 
 	Program  string // the path of this program, for the children
-	Dir      string // an empty directory for their notes
-	Loops    int    // how many children
-	Children int    // how many at a time
-	Limit    int    // how many may be inside at the same time
-	Kill     int    // how many of a hundred runs of the tool are killed
+	Dir      string // an empty directory for the notes of the children
+	Loops    int    // the number of children
+	Children int    // the number of children at a time
+	Limit    int    // the number of children that may be inside at the same time
+	Kill     int    // the percentage of runs of the tool that are killed
 
-	Patience time.Duration      // a test in which nothing happens for so long ends
-	Progress func(done, of int) // is called with the number of runs that have ended
+	Patience time.Duration         // the test ends when no run has ended for this time
+	Progress func(done, total int) // gets the number of runs that have ended, and the number of all runs
 
-	cancel  context.CancelCauseFunc
-	runs    []*run
-	total   int           // how many runs there will be
-	done    int           // how many have ended
-	failed  int           // how many of the last ones failed, one after the other
-	average time.Duration // how long a run takes
-	idle    *time.Timer   // since the last one has ended
+	cancel     context.CancelCauseFunc
+	runs       []*run
+	total      int           // the number of runs that the test will start
+	done       int           // the number of runs that have ended
+	failStreak int           // the number of runs that have failed since the last success
+	average    time.Duration // the moving average of the duration of a run
+	idle       *time.Timer   // ends the test after Patience; restarted whenever a run ends
 }
 
-// StartError says that no child ever got inside: the tool itself does not work.
+// StartError says that no child ever got inside because the tool itself does not work.
 type StartError struct {
-	Code    int    // its exit code
-	Message string // the last that it printed; "": nothing
+	Code    int    // the exit code of the tool
+	Message string // the last line that the tool printed; "" if it printed none
 }
 
 func (e *StartError) Error() string {
@@ -58,21 +58,21 @@ func (e *StartError) Error() string {
 	return e.Message
 }
 
-// Do runs the test, once. If ctx ends first the runs are stopped and its error is
-// returned; a *StartError means that there is nothing to report. When Do returns
-// nothing is running any more.
+// Do runs the test, once. If ctx ends first, Do stops the runs and returns the cause. A *StartError
+// means that there is nothing to report. When Do returns, all runs have ended.
 func (t *Test) Do(ctx context.Context) (*Report, error) {
 	began := time.Now()
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t.cancel, t.idle = cancel, time.AfterFunc(t.Patience, func() {
+	t.cancel = cancel
+	t.idle = time.AfterFunc(t.Patience, func() {
 		cancel(fmt.Errorf("nothing happened for %v: nobody got in, and nobody ended", t.Patience))
 	})
 	defer t.idle.Stop()
 	t.round(inner, t.Loops, t.Kill)
 	notes, err := readNotes(t.Dir)
-	// Others do what the killed ones have not done: whoever was killed, the lock must
-	// be as good as before.
+	// More children make the additions that killed runs did not make: after a kill, the lock must work
+	// as before.
 	if missing := t.missing(notes); err == nil && missing > 0 && inner.Err() == nil {
 		t.round(inner, missing, 0)
 		notes, err = readNotes(t.Dir)
@@ -91,36 +91,42 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 	return report, nil
 }
 
-// round does n runs; of a hundred, kill will be killed.
-func (t *Test) round(ctx context.Context, n, kill int) {
+// round does n runs. It kills a random part of them: killPercent of a hundred.
+func (t *Test) round(ctx context.Context, n, killPercent int) {
 	t.total += n
 	ended := make(chan *run)
-	for running := 0; ; running-- {
-		for ; n > 0 && running < t.Children && ctx.Err() == nil; n-- {
-			r := t.newRun(rand.IntN(100) < kill)
+	running := 0
+	for {
+		for n > 0 && running < t.Children && ctx.Err() == nil {
+			r := t.newRun(rand.IntN(100) < killPercent)
 			go func() {
 				r.do(ctx)
 				ended <- r
 			}()
 			running++
+			n--
 		}
 		if running == 0 {
 			return
 		}
-		t.ended(<-ended)
+		r := <-ended
+		running--
+		t.count(r)
 	}
 }
 
 func (t *Test) newRun(toBeKilled bool) *run {
 	number := len(t.runs)
 	r := &run{test: t, number: number, child: t.child(number, toBeKilled)}
-	// Where many wait, few of the random moments find a child inside.
-	r.kill = moment{never: !toBeKilled, inside: toBeKilled && rand.IntN(2) == 0, after: rand.N(t.average + stayIfKilled)}
+	// Half of the kills come when the child is inside: if many children wait, a random time finds few of
+	// them inside.
+	r.kill = killTime{never: !toBeKilled, inside: toBeKilled && rand.IntN(2) == 0, after: rand.N(t.average + stayIfKilled)}
 	t.runs = append(t.runs, r)
 	return r
 }
 
-func (t *Test) ended(r *run) {
+// count counts a run that has ended. It gives up if run after run fails.
+func (t *Test) count(r *run) {
 	t.done++
 	t.idle.Reset(t.Patience)
 	t.Progress(t.done, t.total)
@@ -129,18 +135,20 @@ func (t *Test) ended(r *run) {
 	}
 	t.average += (time.Duration(r.ended-r.started) - t.average) / 8
 	if r.code == 0 {
-		t.failed = 0
+		t.failStreak = 0
 		return
 	}
-	t.failed++
-	_, nobodyInside := os.Stat(t.Dir + "/" + insideFile)
-	if t.failed >= t.Children && (t.Golock || nobodyInside != nil) {
+	t.failStreak++
+	_, err := os.Stat(t.Dir + "/" + insideFile)
+	anyChildWasInside := err == nil
+	// A tool that ends in failure although its child did its work may have a reason; golock has none.
+	if t.failStreak >= t.Children && (t.Golock || !anyChildWasInside) {
 		t.cancel(errors.New("given up, as one run after the other failed"))
 	}
 }
 
-// now is the clock that all processes of a machine share and nobody sets, in
-// nanoseconds.
+// now reads CLOCK_BOOTTIME in nanoseconds. All processes of a machine share that clock, and nobody
+// can set it.
 func now() int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)

@@ -14,7 +14,7 @@ import (
 	"golock/test/testkit"
 )
 
-// The test binary is the children's program too.
+// TestMain makes the test binary also the program of the children.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == ChildName {
 		if err := Child(os.Args[2:]); err != nil {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testOf is a test of a shell script around a child.
+// testOf returns a test whose tool is a shell script that runs the child.
 func testOf(t *testing.T, script string) *Test {
 	program, err := os.Executable()
 	testkit.Must(t, err)
@@ -38,8 +38,7 @@ func testOf(t *testing.T, script string) *Test {
 	}
 }
 
-// A lock that is never free again, as after the crash of who made its file, ends
-// the test.
+// A lock that is never free again ends the test. A lock file whose maker has crashed is such a lock.
 func TestStalled(t *testing.T) {
 	t.Parallel()
 	test := testOf(t, `until mkdir "$DIR/lock" 2>/dev/null; do sleep 0.01; done; "$@"`)
@@ -47,7 +46,7 @@ func TestStalled(t *testing.T) {
 	test.Patience = 5 * time.Second // Slow: longer than a busy machine needs to start a child
 	r, err := test.Do(context.Background())
 	if err != nil || r.Passed || r.Counter != 1 || r.Failed != 0 {
-		t.Fatalf("%+v, %v", r, err)
+		t.Fatalf("%+v, %v, want one addition and a failed test", r, err)
 	}
 	if len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "nothing happened for 5s") {
 		t.Errorf("problems %q", r.Problems)
@@ -55,13 +54,13 @@ func TestStalled(t *testing.T) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range lines {
 		if line, _ := os.ReadFile(file); bytes.Contains(line, []byte(test.Dir)) {
-			t.Errorf("still running: %q", line)
+			t.Errorf("after the test still runs: %q", line)
 		}
 	}
 }
 
-// The lock of a tool that dies is free although its child is inside. This is found also where
-// the next child takes longer to start than a child usually stays.
+// The test finds a tool whose lock is free after the tool has died, although its child is inside. It
+// finds that also where the next child takes longer to start than a child usually stays.
 func TestFreeTooEarly(t *testing.T) {
 	t.Parallel()
 	test := testOf(t, `exec 9>"$DIR/lock"; flock 9; sleep 0.05
@@ -72,17 +71,17 @@ func TestFreeTooEarly(t *testing.T) {
 	test.Loops, test.Children, test.Kill = 50, 2, 50
 	r, err := test.Do(context.Background())
 	if err != nil || r.Passed || !strings.Contains(strings.Join(r.Problems, "; "), "inside at the same time") {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("%+v, %v, want two children inside at the same time", r, err)
 	}
 }
 
-// A tool that says more than anybody wants to read does no harm.
+// A tool that prints 100 kB on one line passes.
 func TestNoise(t *testing.T) {
 	t.Parallel()
 	test := testOf(t, `exec 9>"$DIR/lock"; flock 9; yes | head -c 100000 >&2; "$@"`)
 	test.Env = append(test.Env, "DIR="+t.TempDir())
 	if r, err := test.Do(context.Background()); err != nil || !r.Passed {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("%+v, %v, want a test that passes", r, err)
 	}
 }
 

@@ -17,34 +17,39 @@ import (
 	"golock/internal/procfs"
 )
 
-// ChildName is the first argument of a process that is to be a child of a test.
+// ChildName is the first argument that makes a golock process a child of a test.
 const ChildName = "golock-check-child"
 
 // The files in the directory of a test.
 const (
 	recordFile  = "record"  // the notes of the children
-	insideFile  = "inside"  // each child inside has locked a byte
-	counterFile = "counter" // one for each slot
-	pipeFile    = "pipe."   // one for each run that is killed when its child is inside
+	insideFile  = "inside"  // each child that is inside has a byte of it locked
+	counterFile = "counter" // a counter for each slot
+	pipeFile    = "pipe."   // a pipe for each run that is killed when its child is inside
 )
 
-// How long a child stays inside, at most. One whose tool will be killed stays longer, and
-// longer still once its tool has died: if the lock is free too early, the next child must
-// still find it there, also where a busy machine needs long to start that one. Of many in a
-// row one more than the limit stay so long that they meet if nothing excludes them, on a
-// busy machine twice as long as their start took.
 const (
-	longestStay    = time.Millisecond
-	stayIfKilled   = 30 * time.Millisecond
-	stayAfterTool  = 300 * time.Millisecond // or startsPerStay times as long as its own start took
-	startsPerStay  = 5
-	lookForOthers  = 5 * time.Millisecond
+	// longestStay limits the time that most children stay inside.
+	longestStay = time.Millisecond
+
+	// A child whose tool will be killed stays for stayIfKilled. Once its tool has died it stays for
+	// stayAfterTool, or for startsPerStay times the duration of its own start if that is longer. If the
+	// lock is free too early, the next child must find this one inside, also on a busy machine where it
+	// takes long to start.
+	stayIfKilled  = 30 * time.Millisecond
+	stayAfterTool = 300 * time.Millisecond
+	startsPerStay = 5
+	pollInterval  = 5 * time.Millisecond
+
+	// Of meetEvery children the first Limit+1 stay for meeting, so that they are inside together if
+	// the lock does not exclude. On a busy machine they stay for twice the duration of their start, up to
+	// longestMeeting.
 	meeting        = 200 * time.Millisecond
 	longestMeeting = 2 * time.Second
 	meetEvery      = 250
 )
 
-// child is the command line of a child.
+// child returns the command line of a child.
 func (t *Test) child(number int, toBeKilled bool) []string {
 	stay := rand.N(longestStay)
 	switch {
@@ -57,14 +62,15 @@ func (t *Test) child(number int, toBeKilled bool) []string {
 		strconv.FormatInt(int64(stay), 10), strconv.FormatInt(now(), 10)}
 }
 
-// Child is a child: it goes inside, adds one, and ends. args follow ChildName.
+// Child does what a child does inside: it adds one and returns. args are the arguments after
+// ChildName.
 //
-// While it is inside it has a byte of a file locked, which the kernel frees however the
-// child ends. So nobody needs to guess how long a killed child was inside. Each takes the
-// first byte that is free: the last one that was ever taken tells how many were inside together.
+// While it is inside, the child has a byte of a file locked. The kernel frees the byte however the
+// child ends, so nobody has to guess how long a killed child was inside. Each child locks the first
+// free byte. So the last byte that was ever locked tells how many children were inside together.
 func Child(args []string) error {
 	n := note{Begin: now(), Slot: -1}
-	_ = unix.Setpgid(0, 0) // its tool may be killed, and the process group with it
+	_ = unix.Setpgid(0, 0) // a kill of the tool's process group must not reach the child
 	if len(args) != 5 {
 		return errors.New("only golock check starts this")
 	}
@@ -82,7 +88,8 @@ func Child(args []string) error {
 	if err != nil {
 		return fmt.Errorf("open %s/%s: %w", dir, insideFile, err)
 	}
-	if n.Place, err = lockFirst(inside); err != nil {
+	n.Byte, err = lockFirst(inside)
+	if err != nil {
 		return fmt.Errorf("lock a byte of %s/%s: %w (set TMPDIR to a directory on a local file system)", dir, insideFile, err)
 	}
 	n.Fence, _ = strconv.ParseInt(os.Getenv("GOLOCK_FENCE"), 10, 64)
@@ -94,18 +101,21 @@ func Child(args []string) error {
 	if err := n.append(dir); err != nil {
 		return err
 	}
-	if stay == stayIfKilled && sayInside(dir, n.Number) {
-		awaitDeath(longestMeeting)
+	if stay == stayIfKilled {
+		willBeKilled := sayInside(dir, n.Number)
+		if willBeKilled {
+			awaitDeath(longestMeeting)
+		}
 	}
 	time.Sleep(stay)
 	if stay == stayIfKilled && !toolIsAlive() {
 		// The next child needs about as long to start as this one did.
-		limit := max(stayAfterTool, min(startsPerStay*startTook(n.Begin), longestMeeting))
+		limit := max(stayAfterTool, min(startsPerStay*startDuration(n.Begin), longestMeeting))
 		if err := awaitOther(inside, limit); err != nil {
 			return err
 		}
 	}
-	// All of it at once, always of the same length.
+	// The counter always has the same length, so that one write(2) replaces it as a whole.
 	if err := writeLine(counter, 0, "%12d\n", count+1); err != nil {
 		return err
 	}
@@ -113,44 +123,45 @@ func Child(args []string) error {
 	if err := n.append(dir); err != nil {
 		return err
 	}
-	return unix.Close(inside) // before the process ends, which takes time
+	return unix.Close(inside) // frees the byte before the process ends, which takes time
 }
 
-// lockFirst locks the first byte of the file that is free.
-func lockFirst(fd int) (at int, err error) {
+// lockFirst locks the first free byte of the file and returns its offset.
+func lockFirst(fd int) (offset int, err error) {
 	for {
-		lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(at), Len: 1}
-		if err = unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &lock); err != unix.EAGAIN {
-			return at, err
+		lock := unix.Flock_t{Type: unix.F_WRLCK, Start: int64(offset), Len: 1}
+		err = unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &lock)
+		if err != unix.EAGAIN {
+			return offset, err
 		}
-		at++
+		offset++
 	}
 }
 
-// toolIsAlive reports whether the process still exists that was started as the tool. It leads
-// the session of the child, as long as the tool makes no other one.
+// toolIsAlive reports whether the process that was started as the tool still exists. That process
+// leads the session of the child, unless the tool starts another session.
 func toolIsAlive() bool {
 	leader, err := unix.Getsid(0)
 	return err != nil || unix.Kill(leader, 0) != unix.ESRCH
 }
 
-// makePipe makes the pipe by which the child of this number says that it is inside. The caller
-// closes it.
+// makePipe makes the pipe into which the child with this number writes when it is inside. The caller
+// closes the pipe.
 func makePipe(dir string, number int) (*os.File, error) {
 	file := dir + "/" + pipeFile + strconv.Itoa(number)
 	if err := unix.Mkfifo(file, 0o600); err != nil {
 		return nil, fmt.Errorf("make the pipe %s: %w", file, err)
 	}
-	// Open for both, it needs no writer yet.
+	// O_RDWR: a pipe that is opened only for reading would be at its end until the child opens it.
 	return os.OpenFile(file, os.O_RDWR|unix.O_NONBLOCK, 0)
 }
 
-// sayInside says through the pipe of the child that it is inside, and reports whether there is
-// one: its tool is killed now.
-func sayInside(dir string, number int) bool {
+// sayInside writes into the pipe of the child that the child is inside. It reports whether the child
+// has a pipe with a reader, which then kills the tool.
+func sayInside(dir string, number int) (willBeKilled bool) {
 	pipe, err := os.OpenFile(dir+"/"+pipeFile+strconv.Itoa(number), os.O_WRONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return false // there is none, or nobody reads it any more
+		return false // the child has no pipe, or nobody reads the pipe any more
 	}
 	defer pipe.Close()
 	_, err = pipe.Write([]byte{1})
@@ -159,14 +170,15 @@ func sayInside(dir string, number int) bool {
 
 // awaitDeath returns when the tool is dead, after limit at the latest.
 func awaitDeath(limit time.Duration) {
-	for end := now() + int64(limit); toolIsAlive() && now() < end; {
-		time.Sleep(lookForOthers)
+	deadline := now() + int64(limit)
+	for toolIsAlive() && now() < deadline {
+		time.Sleep(pollInterval)
 	}
 }
 
-// startTook is how long it took from the fork of this process until it was in main, at the
-// moment begun; 0: not known.
-func startTook(begun int64) time.Duration {
+// startDuration returns the time from the fork of this process until begun, when it had reached main.
+// It returns 0 if the time of the fork is not known.
+func startDuration(begun int64) time.Duration {
 	self, err := procfs.Self()
 	if err != nil {
 		return 0
@@ -177,21 +189,24 @@ func startTook(begun int64) time.Duration {
 // awaitOther returns when another child has locked a byte of the file, after limit at the
 // latest.
 func awaitOther(fd int, limit time.Duration) error {
-	for end := now() + int64(limit); now() < end; time.Sleep(lookForOthers) {
-		found := unix.Flock_t{Type: unix.F_WRLCK} // Len 0: to the end of the file
+	deadline := now() + int64(limit)
+	for now() < deadline {
+		found := unix.Flock_t{Type: unix.F_WRLCK} // a length of 0 reaches to the end of the file
 		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &found); err != nil {
 			return fmt.Errorf("look for locks of others: %w", err)
 		}
 		if found.Type != unix.F_UNLCK {
 			return nil
 		}
+		time.Sleep(pollInterval)
 	}
 	return nil
 }
 
-// readCount reads a counter. What is damaged or cannot be read counts as lost updates.
+// readCount reads a counter. A counter that is damaged or cannot be read counts as 0, so that the
+// report has lost updates.
 func readCount(file string) int {
-	text, _ := os.ReadFile(file) // none: nobody has made it yet
+	text, _ := os.ReadFile(file) // before the first addition there is no file
 	count, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	return count
 }
@@ -206,22 +221,24 @@ func writeLine(file string, flag int, format string, args ...any) error {
 	return err
 }
 
-// note is what a child writes about itself: a line when it is inside, and the same line
-// with its end when it leaves.
+// note is what a child writes about itself. It writes a line when it is inside, and the same line with
+// End when it leaves.
 type note struct {
 	Number int
-	Begin  int64 // when its process began; in nanoseconds of now
-	End    int64 // when it had written the counter; 0: it never did, or was killed before its second line
-	Place  int   // the byte that it had locked while it was inside
-	Slot   int   // -1: it was given none
-	Fence  int64 // 0: it was given none
+	Begin  int64 // when the process reached main; in nanoseconds of now
+	End    int64 // when the child had written the counter; 0 if it was killed before that or before its second line
+	Byte   int   // the byte that the child had locked while it was inside
+	Slot   int   // -1 if the tool gave no slot number
+	Fence  int64 // 0 if the tool gave no fencing token
 }
 
-// ended reports whether the child has done its work; n may be nil.
-func (n *note) ended() bool { return n != nil && n.End != 0 }
+// hasEnded reports whether the child has done its work. A nil note is that of a child that never was
+// inside.
+func (n *note) hasEnded() bool { return n != nil && n.End != 0 }
 
-// counter is the file of the counter that the child uses, alone if the lock excludes: that of
-// its slot, or its own where the tool lets several in without slot numbers.
+// counter returns the file of the counter that the child uses. If the lock excludes, no other child
+// uses it at the same time: it is the counter of the slot. A tool that admits several children without
+// slot numbers gets a counter for each child.
 func (n *note) counter(dir string, limit int) string {
 	slot := strconv.Itoa(n.Slot)
 	switch {
@@ -233,7 +250,7 @@ func (n *note) counter(dir string, limit int) string {
 	return dir + "/" + counterFile + "." + slot
 }
 
-// append writes the line, whole, after those of all others.
+// append appends the line to the file of all children, with one write(2).
 func (n *note) append(dir string) error {
 	line, err := json.Marshal(n)
 	if err != nil {
@@ -242,18 +259,21 @@ func (n *note) append(dir string) error {
 	return writeLine(dir+"/"+recordFile, os.O_APPEND, "%s\n", line)
 }
 
-// readNotes gives the notes of all children by their numbers.
+// readNotes returns the notes of all children by their numbers.
 func readNotes(dir string) (map[int]*note, error) {
 	text, err := os.ReadFile(dir + "/" + recordFile)
-	if err != nil && !os.IsNotExist(err) { // there is none if nobody has been inside
+	if err != nil && !os.IsNotExist(err) { // the file does not exist if no child has been inside
 		return nil, err
 	}
 	notes := map[int]*note{}
-	for lines := json.NewDecoder(bytes.NewReader(text)); ; {
+	lines := json.NewDecoder(bytes.NewReader(text))
+	for {
 		n := &note{}
-		if err := lines.Decode(n); err == io.EOF {
+		err := lines.Decode(n)
+		if err == io.EOF {
 			return notes, nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return nil, fmt.Errorf("the notes of the children cannot be read: %w", err)
 		}
 		notes[n.Number] = n

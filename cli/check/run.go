@@ -16,36 +16,39 @@ type run struct {
 	test   *Test
 	number int
 	child  []string
-	kill   moment
+	kill   killTime
 
-	started int64 // before it was started
-	queued  int64 // when it was known to wait; 0: it was not
+	started int64 // just before the tool was started; this and the next two in nanoseconds of now
+	queued  int64 // when the tool was known to wait; 0 if that is not known
 	ended   int64
 	killed  bool
-	stopped bool   // the test was over before it had ended
-	code    int    // exit code, 128+N for a signal
-	message string // the last line of its standard error, of golock's log the last error
-	line    []byte // of standard error, without its end yet
+	stopped bool   // the test was over before the run had ended
+	code    int    // the exit code, 128+N for a signal
+	message string // the last line on standard error; for golock the last error in its log
+	line    []byte // the beginning of a line on standard error that has not ended yet
 }
 
-// moment is when a run is killed.
-type moment struct {
+// killTime says when a run is killed.
+type killTime struct {
 	never  bool
-	inside bool          // when its child is inside
-	after  time.Duration // of its start, if not inside
+	inside bool          // when the child is inside
+	after  time.Duration // after the start, if inside is false
 }
 
-// stopLimit is how long a run may take to end after it was told to.
+// stopLimit is the time that a run gets to end after TERM.
 const stopLimit = 5 * time.Second
 
-// lineLimit bounds how much of a line is kept.
+// lineLimit is the number of bytes of a line that are kept.
 const lineLimit = 64 << 10
 
-// do runs the tool and returns when nobody has its standard error open any more: then
-// what a killed tool left running has ended too. The tool has a session of its own, so
-// that a key on the terminal reaches only the test.
+// do runs the tool. It returns when no process has the tool's standard error open any more, so that
+// processes that a killed tool left running have ended too. The tool has a session of its own, so that
+// a key on the terminal reaches only the test.
 func (r *run) do(ctx context.Context) {
-	defer func() { r.ended, r.stopped = now(), ctx.Err() != nil }()
+	defer func() {
+		r.ended = now()
+		r.stopped = ctx.Err() != nil
+	}()
 	argv := r.test.Command(r.child)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = r.test.Env
@@ -53,17 +56,18 @@ func (r *run) do(ctx context.Context) {
 	cmd.Stderr = r
 	cmd.WaitDelay = stopLimit
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	var word *os.File // the child says here that it is inside
+	var pipe *os.File // the child writes into it when it is inside
 	if r.kill.inside {
 		var err error
-		if word, err = makePipe(r.test.Dir, r.number); err != nil {
+		pipe, err = makePipe(r.test.Dir, r.number)
+		if err != nil {
 			r.code, r.message = 127, err.Error()
 			return
 		}
-		defer word.Close()
+		defer pipe.Close()
 	}
 	r.started = now()
-	if !r.test.Golock { // it does not tell when it waits
+	if !r.test.Golock { // other tools do not say when they wait
 		r.queued = r.started
 	}
 	if err := cmd.Start(); err != nil {
@@ -74,25 +78,27 @@ func (r *run) do(ctx context.Context) {
 	switch {
 	case r.kill.never:
 	case r.kill.inside:
-		// The goroutine ends when word is closed.
+		// The goroutine ends when the pipe is closed.
 		go func() {
-			if _, err := word.Read(make([]byte, 1)); err == nil {
+			_, err := pipe.Read(make([]byte, 1))
+			if err == nil {
 				kill()
 			}
 		}()
 	default:
 		defer time.AfterFunc(r.kill.after, kill).Stop()
 	}
-	_ = cmd.Wait() // the state says more
+	_ = cmd.Wait() // ProcessState says more than the error
 	r.readLine(r.line)
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if r.code = status.ExitStatus(); status.Signaled() {
+	r.code = status.ExitStatus()
+	if status.Signaled() {
 		r.code = 128 + int(status.Signal())
 		r.killed = !r.kill.never && status.Signal() == syscall.SIGKILL
 	}
 }
 
-// Write takes what the run writes to standard error.
+// Write gets what the run writes to standard error.
 func (r *run) Write(b []byte) (int, error) {
 	for part := range bytes.Lines(b) {
 		r.line = append(r.line, part[:min(len(part), lineLimit-len(r.line))]...)
@@ -108,17 +114,21 @@ func (r *run) Write(b []byte) (int, error) {
 func (r *run) readLine(line []byte) {
 	text := string(bytes.TrimSpace(line))
 	var event struct{ Level, Msg string }
-	switch logged := r.test.Golock && json.Unmarshal(line, &event) == nil; {
-	case !logged && text != "": // of another tool, or of a panic
+	isEvent := false
+	if r.test.Golock {
+		isEvent = json.Unmarshal(line, &event) == nil
+	}
+	switch {
+	case !isEvent && text != "": // a line of another tool, or of a panic
 		r.message = text
 	case event.Level == "error":
 		r.message = event.Msg
-	case event.Msg == "waiting" && r.queued == 0: // it has its place in the queue
+	case event.Msg == "waiting" && r.queued == 0: // golock has its place in the queue
 		r.queued = now()
 	}
 }
 
-// Quote writes words so that a shell reads them as they are.
+// Quote quotes words for a shell.
 func Quote(words []string) string {
 	text := strings.ReplaceAll(strings.Join(words, "\x00"), "'", `'\''`)
 	return "'" + strings.ReplaceAll(text, "\x00", "' '") + "'"

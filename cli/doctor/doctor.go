@@ -1,5 +1,5 @@
-// Package doctor finds out what a host guarantees: what the kernel can do, and what
-// /proc shows. It changes nothing.
+// Package doctor examines what a host guarantees: what the kernel can do, and what /proc shows. It
+// changes nothing.
 package doctor
 
 import (
@@ -15,13 +15,14 @@ import (
 	"golock/locks"
 )
 
-// Examine looks at everything that the promises of a run depend on.
-func Examine(leased bool) locks.Findings {
+// Examine examines everything on this host that the promises of a run depend on. isLeased says that
+// the store has leases.
+func Examine(isLeased bool) locks.Findings {
 	var found locks.Findings
 	kernel(&found)
 	procfs(&found, "/proc")
 	pidfds(&found)
-	subreaper(&found, leased)
+	subreaper(&found, isLeased)
 	build(&found)
 	container(&found, "/proc")
 	return found
@@ -29,11 +30,11 @@ func Examine(leased bool) locks.Findings {
 
 func kernel(found *locks.Findings) {
 	var u unix.Utsname
-	_ = unix.Uname(&u) // it cannot fail
+	_ = unix.Uname(&u) // uname(2) cannot fail with a valid address
 	found.OK("kernel", unix.ByteSliceToString(u.Sysname[:])+" "+unix.ByteSliceToString(u.Release[:])+" "+unix.ByteSliceToString(u.Machine[:]))
 }
 
-// procfs finds out whether /proc shows all processes.
+// procfs examines whether /proc shows all processes.
 func procfs(found *locks.Findings, proc string) {
 	if _, err := os.ReadFile(proc + "/self/stat"); err != nil {
 		what := "cannot be read: " + err.Error()
@@ -45,13 +46,13 @@ func procfs(found *locks.Findings, proc string) {
 			"mount -t proc proc /proc")
 		return
 	}
-	m, _ := locks.MountOf(proc) // unknown: it has no options
+	m, _ := locks.MountOf(proc) // a mount that is not found has no options
 	value, _ := m.Option("hidepid")
-	_, hidden := os.ReadFile(proc + "/1/stat") // not from root, and a group may be let through
+	_, err := os.ReadFile(proc + "/1/stat") // root sees all processes, and so does a group that gid= names
 	switch {
 	case value == "" || value == "0" || value == "off":
 		found.OK("/proc", "is mounted and shows all processes")
-	case hidden == nil:
+	case err == nil:
 		found.OK("/proc", "is mounted with hidepid="+value+", but shows this user all processes")
 	default:
 		found.Add(locks.Note, "/proc", "is mounted with hidepid="+value,
@@ -70,30 +71,32 @@ func pidfds(found *locks.Findings) {
 	found.OK("pidfd", "the end of a process can be watched")
 }
 
-// subreaper examines what a run on a leased store needs of prctl(2).
-func subreaper(found *locks.Findings, leased bool) {
+// subreaper examines the calls of prctl(2) that a run on a store with leases needs.
+func subreaper(found *locks.Findings, isLeased bool) {
 	var value uintptr
-	what, err := "PR_SET_CHILD_SUBREAPER", prctl(unix.PR_GET_CHILD_SUBREAPER, &value)
+	call := "PR_SET_CHILD_SUBREAPER"
+	err := prctl(unix.PR_GET_CHILD_SUBREAPER, &value)
 	if err == nil {
-		what, err = "PR_SET_PDEATHSIG", prctl(unix.PR_GET_PDEATHSIG, &value)
+		call = "PR_SET_PDEATHSIG"
+		err = prctl(unix.PR_GET_PDEATHSIG, &value)
 	}
 	if err == nil {
 		found.OK("descendants", "golock adopts orphans, and children can die with it")
 		return
 	}
 	level, why := locks.Note, "--tree does not see what left the command's process group"
-	if leased {
+	if isLeased {
 		level, why = locks.Problem, "when golock is killed, what the command has started can outlive its lease"
 	}
-	found.Add(level, "descendants", what+" is refused: "+err.Error(), why, "Linux 3.4 or later, and a seccomp profile that allows prctl")
+	found.Add(level, "descendants", call+" is refused: "+err.Error(), why, "Linux 3.4 or later, and a seccomp profile that allows prctl")
 }
 
-// prctl reads one of the process's attributes.
+// prctl reads an attribute of this process.
 func prctl(option int, value *uintptr) error {
 	return unix.Prctl(option, uintptr(unsafe.Pointer(value)), 0, 0, 0)
 }
 
-// build says what this program knows of its caller's signals.
+// build examines whether this program knows which signals its caller blocked and ignored.
 func build(found *locks.Findings) {
 	if _, known := entry.Mask(); known {
 		found.OK("signals", "what the caller ignores or blocks reaches the command so")
@@ -104,12 +107,13 @@ func build(found *locks.Findings) {
 		"make build, or a package")
 }
 
-// initialPIDs is the first PID namespace, in every Linux (PROC_PID_INIT_INO).
+// initialPIDs is the first PID namespace of every Linux (PROC_PID_INIT_INO).
 const initialPIDs = "pid:[4026531836]"
 
-// container notes that this is a PID namespace of its own.
+// container reports a PID namespace that is not the first one.
 func container(found *locks.Findings, proc string) {
-	if at, err := os.Readlink(proc + "/self/ns/pid"); err == nil && at != initialPIDs {
+	namespace, err := os.Readlink(proc + "/self/ns/pid")
+	if err == nil && namespace != initialPIDs {
 		found.Add(locks.Note, "container", "this is a PID namespace of its own",
 			"runs inside and outside share a lock only through a directory mounted into both, or a networked store. On a local store break and --replace running cannot signal across",
 			"mount one directory into all and name it with --store local:///DIR, or use a networked store")

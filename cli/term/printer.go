@@ -14,27 +14,28 @@ import (
 	"golock/locks"
 )
 
-// Printer writes what golock says about itself: on standard error, one line for
-// each message, with the prefix "golock: ".
+// Printer writes what golock says about itself to standard error: one line for each message, with
+// the prefix "golock: ".
 //
-// Printing must never delay a slot or a command: a line that nobody reads within
-// patience is dropped. A Printer belongs to the main goroutine.
+// Printing must never delay a slot or a command, so a Printer drops a line that nobody reads within
+// patience. A Printer belongs to the main goroutine.
 type Printer struct {
 	JSON    bool
 	Verbose bool
 	Quiet   bool
-	Request *locks.Request // of the run that the lines are about; nil: of none
+	Request *locks.Request // the run that the lines are about; nil if they are about none
 	drawn   bool           // the progress line is on the terminal
-	stuck   chan error     // gets the end of a line that was given up: nil, or a panic; nil: there is none
+	stuck   chan error     // gets nil, or a panic, when a line that was given up has been written; nil if no line was given up
 }
 
-// patience is how long a line waits for its reader.
+// patience is the time that a line waits for its reader.
 const patience = 100 * time.Millisecond
 
-// maxPatience is how often in a row a line waits for so long on a machine that is too busy to write it.
+// maxPatience limits how often in a row a line waits for patience, on a machine that is too busy to
+// write it.
 const maxPatience = 10
 
-// Step prints what golock does, and when, with -v.
+// Step prints, with -v, what golock does and when.
 func (p *Printer) Step(message string, pairs ...any) {
 	if p.Verbose {
 		p.Line("step", message, pairs)
@@ -55,9 +56,9 @@ func (p *Printer) Warn(message string, pairs ...any) {
 	}
 }
 
-// Fail prints why golock ends.
+// Fail prints the error with which golock ends.
 func (p *Printer) Fail(err error) {
-	text := err.Error() // of joined errors a line each
+	text := err.Error() // joined errors are one line each
 	if fault, ok := err.(*locks.PanicError); ok {
 		text += "\n" + string(fault.Stack)
 	}
@@ -66,7 +67,8 @@ func (p *Printer) Fail(err error) {
 	}
 }
 
-// Skip prints, as a step, why there was no slot in time where that is a success.
+// Skip prints a skipped run as a step: it got no slot in time, and the user has made that a
+// success.
 func (p *Printer) Skip(err error) {
 	busy, isBusy := errors.AsType[*locks.BusyError](err)
 	switch {
@@ -79,7 +81,7 @@ func (p *Printer) Skip(err error) {
 	}
 }
 
-// whoIsBusy gives programs the facts in the message of a busy lock.
+// whoIsBusy returns the facts of a busy lock as pairs, for programs that read the log.
 func (p *Printer) whoIsBusy(err error) []any {
 	var busy *locks.BusyError
 	if !p.JSON || !errors.As(err, &busy) {
@@ -88,13 +90,13 @@ func (p *Printer) whoIsBusy(err error) []any {
 	return []any{"holders", Rows(busy.Holders), "waiters", busy.Waiters, "queue_full", busy.Full}
 }
 
-// Line prints a message with pairs of name and value.
+// Line prints a message with pairs of a name and a value.
 func (p *Printer) Line(level, message string, pairs []any) {
 	p.Live("")
 	p.write([]byte(p.Text(level, message, pairs)))
 }
 
-// Text gives the line that Line prints, with its line feed.
+// Text returns the line that Line prints, with its line feed.
 func (p *Printer) Text(level, message string, pairs []any) string {
 	if p.JSON {
 		return p.jsonLine(level, message, pairs) + "\n"
@@ -125,12 +127,12 @@ func (p *Printer) jsonLine(level, message string, pairs []any) string {
 		level = "info"
 	}
 	fmt.Fprintf(&b, `{"time":%s,"level":%q,"msg":%s`, JSON(time.Now().Format(time.RFC3339Nano)), level, JSON(message))
-	ofRun := p.Request != nil && p.Request.Name != ""
-	if ofRun { // all its lines have these
+	isOfRun := p.Request != nil && p.Request.Name != ""
+	if isOfRun { // each line about a run has these members
 		fmt.Fprintf(&b, `,"name":%s,"id":%q`, JSON(p.Request.Name), p.Request.Ref.String())
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		if ofRun && pairs[i] == "id" {
+		if isOfRun && pairs[i] == "id" {
 			continue
 		}
 		fmt.Fprintf(&b, `,%s:%s`, JSON(pairs[i]), JSON(p.LogValue(pairs[i+1])))
@@ -138,7 +140,7 @@ func (p *Printer) jsonLine(level, message string, pairs []any) string {
 	return withoutPasswords(b.String()) + "}"
 }
 
-// LogValue gives a value as a log shows it.
+// LogValue returns a value in the form in which a log shows it.
 func (p *Printer) LogValue(v any) any {
 	switch v := v.(type) {
 	case time.Duration:
@@ -147,7 +149,7 @@ func (p *Printer) LogValue(v any) any {
 		}
 		return v.Round(time.Microsecond).String()
 	case []int:
-		if !p.JSON { // as in GOLOCK_SLOTS
+		if !p.JSON { // the form of GOLOCK_SLOTS
 			return slotText(v)
 		}
 	case []string:
@@ -160,21 +162,21 @@ func (p *Printer) LogValue(v any) any {
 	return v
 }
 
-// JSON is a value as JSON in one line.
+// JSON returns a value as JSON on one line.
 func JSON(v any) string { return strings.TrimSuffix(JSONText(v, ""), "\n") }
 
-// JSONText is a value as JSON, with a line feed at its end. Characters that steer a
-// terminal are escaped: people look at it with cat. The library escapes only those below
-// the space.
+// JSONText returns a value as JSON, with a line feed at its end. It escapes all characters that
+// steer a terminal, because people look at JSON with cat. The library escapes only those below the
+// space.
 func JSONText(v any, indent string) string { return jsonText(v, "", indent) }
 
-// jsonText is JSONText with a prefix before each line but the first.
+// jsonText does what JSONText does, and puts a prefix before each line but the first.
 func jsonText(v any, prefix, indent string) string {
 	var text, safe strings.Builder
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent(prefix, indent)
-	_ = enc.Encode(v) // every value is one that JSON has
+	_ = enc.Encode(v) // every value here can be encoded
 	for _, r := range text.String() {
 		if r > ' ' && locks.IsTerminalControl(r) {
 			fmt.Fprintf(&safe, `\u%04x`, r)
@@ -185,8 +187,8 @@ func jsonText(v any, prefix, indent string) string {
 	return safe.String()
 }
 
-// withoutPasswords takes passwords out of URLs. A URL in the wrong place is
-// repeated by the message that says so.
+// withoutPasswords removes passwords from URLs. A message may repeat a URL that the user has put
+// into the wrong place.
 func withoutPasswords(text string) string {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
@@ -196,15 +198,16 @@ func withoutPasswords(text string) string {
 	if end := strings.IndexAny(rest, " \t\n\"'`<>()"); end >= 0 {
 		word = rest[:end]
 	}
-	at := max(strings.LastIndexByte(word, '@'), 0)
-	if user, password, _ := strings.Cut(word[:at], ":"); password != "" {
-		rest = user + ":…" + rest[at:]
+	end := max(strings.LastIndexByte(word, '@'), 0) // the end of user and password
+	user, password, _ := strings.Cut(word[:end], ":")
+	if password != "" {
+		rest = user + ":…" + rest[end:]
 	}
 	return scheme + "://" + withoutPasswords(rest)
 }
 
-// write drops a line that nobody reads within patience, and all that follow until it is
-// read.
+// write writes text to standard error. It gives up on text that nobody reads within patience, and
+// drops all further text until that text has been read.
 func (p *Printer) write(b []byte) {
 	if p.stuck != nil {
 		select {
@@ -222,7 +225,7 @@ func (p *Printer) write(b []byte) {
 		defer locks.Recover(&fault)
 		for len(b) > 0 {
 			n, err := eintr.Get(func() (int, error) { return unix.Write(unix.Stderr, b) })
-			if err == unix.EPERM || err == unix.ENOSYS { // a seccomp profile; writev(2) may be left
+			if err == unix.EPERM || err == unix.ENOSYS { // a seccomp profile may refuse write(2) and allow writev(2)
 				n, err = eintr.Get(func() (int, error) { return unix.Writev(unix.Stderr, [][]byte{b}) })
 			}
 			if err != nil {
@@ -245,22 +248,23 @@ func (p *Printer) write(b []byte) {
 	p.stuck = written
 }
 
-// hasRoom reports whether a descriptor takes text without waiting for its reader. Then a line that is not
-// written yet waits for a CPU.
+// hasRoom reports whether a descriptor takes text without waiting for its reader. If it does, a
+// line that is not yet written only waits for a CPU.
 func hasRoom(fd int) bool {
 	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 	n, _ := unix.Poll(ready, 0)
 	return n > 0
 }
 
-// raise continues a panic of another goroutine in the caller's, which gives back what it has.
+// raise repeats a panic of another goroutine in the goroutine of the caller, which releases what it
+// holds.
 func raise(fault error) {
 	if fault != nil {
 		panic(fault)
 	}
 }
 
-// quoted puts a value with spaces in quotes.
+// quoted quotes a value that contains a space, a quote or an equals sign.
 func quoted(text string) string {
 	if strings.ContainsAny(text, " \"=") {
 		return strconv.Quote(text)
@@ -268,7 +272,7 @@ func quoted(text string) string {
 	return text
 }
 
-// Log prints a warning or a step.
+// Log prints a warning if warn is set, else a step.
 func (p *Printer) Log(warn bool, message string, pairs ...any) {
 	if warn {
 		p.Warn(message, pairs...)
@@ -277,17 +281,17 @@ func (p *Printer) Log(warn bool, message string, pairs ...any) {
 	}
 }
 
-// Seconds is a time as JSON has it.
+// Seconds converts a duration to the unit of JSON output.
 func Seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
 
-// clearLine goes to the beginning of a terminal's line and empties it.
+// clearLine moves the cursor to the beginning of the line and clears the line.
 const clearLine = "\r\x1b[K"
 
-// Screen is the size of a terminal in characters; zero: there is no terminal.
+// Screen is the size of a terminal in characters. It is zero if there is no terminal.
 type Screen struct{ Columns, Rows int }
 
-// ScreenOf gives the size of the terminal behind a descriptor, 80 by 24 if the
-// terminal does not know it.
+// ScreenOf returns the size of the terminal behind a descriptor. A terminal that does not know its
+// size counts as 80 by 24.
 func ScreenOf(fd int) Screen {
 	size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 	switch {

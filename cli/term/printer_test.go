@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A password in a URL is left out of what golock says, whatever stands around
-// it; other texts stay as they are.
+// Messages leave out the password of a URL, whatever surrounds the URL. Other texts stay unchanged.
 func TestWithoutPasswords(t *testing.T) {
 	for text, want := range map[string]string{
 		`--max: "redis://job:pw@host/0" is not an integer`: `--max: "redis://job:…@host/0" is not an integer`,
@@ -28,7 +27,8 @@ func TestWithoutPasswords(t *testing.T) {
 	}
 }
 
-// What JSON is given comes back, and none of it steers a terminal on the way.
+// A decoder reads back what JSONText was given, and the text contains no character that steers a
+// terminal.
 func TestHarmlessJSON(t *testing.T) {
 	for _, text := range []string{"", "plain", "\u009b31m", "a\u202eb\u2066\u061c\u200f", "\x7f\x00\x1b", "ä\U0001f512 \u2028", `"\`} {
 		got := JSONText([]string{text}, "  ")

@@ -12,45 +12,47 @@ import (
 	"golock/runner"
 )
 
-// When a waiting run reports its progress.
+// These durations say when a waiting run reports its progress.
 const (
 	firstLine    = time.Second
 	firstLive    = 300 * time.Millisecond
 	livePeriod   = time.Second
-	longestPause = time.Hour   // between lines; it doubles after each
-	statusPeriod = time.Minute // to the service manager
+	longestPause = time.Hour   // the longest time between two lines; it doubles after each line
+	statusPeriod = time.Minute // between two messages to the service manager
 )
 
 // Pace says when and how the progress of waiting is reported.
 type Pace struct {
-	Live   bool // on a terminal: one line, rewritten in place
-	Lines  bool // elsewhere: a line now and then
-	Notify bool // to the service manager, by sd_notify(3)
+	Live   bool // on a terminal: progress is one line, rewritten in place
+	Lines  bool // elsewhere: progress is a line now and then
+	Notify bool // the service manager gets messages, by sd_notify(3)
 
-	pause time.Duration // before the next line
-	line  time.Time     // when it is due; zero: golock does not wait
+	pause    time.Duration // the time before the next line
+	nextLine time.Time     // when the next line is due; zero while golock does not wait
 }
 
-// PaceOf finds out who reads.
+// PaceOf finds out who reads the progress.
 func (p *Printer) PaceOf() Pace {
 	var st unix.Stat_t
-	closed := unix.Fstat(unix.Stderr, &st) != nil
-	null := st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
-	lines := !p.Quiet && !closed && !null
-	live := lines && p.isLive()
-	return Pace{Live: live, Lines: lines && !live, Notify: os.Getenv("NOTIFY_SOCKET") != ""}
+	err := unix.Fstat(unix.Stderr, &st)
+	isClosed := err != nil
+	isNull := st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3) // /dev/null
+	isRead := !p.Quiet && !isClosed && !isNull
+	isLive := isRead && p.isLive()
+	return Pace{Live: isLive, Lines: isRead && !isLive, Notify: os.Getenv("NOTIFY_SOCKET") != ""}
 }
 
-// isLive reports whether a line can be rewritten: only where golock leads the job of a
-// terminal. In make -j it would run into what others write.
+// isLive reports whether golock can rewrite a line. It can if it leads the job of a terminal. In
+// make -j the line would mix with what other processes write.
 func (p *Printer) isLive() bool {
 	term := os.Getenv("TERM")
 	return !p.JSON && ScreenOf(unix.Stderr).Columns > 0 && term != "" && term != "dumb" && unix.Getpgrp() == os.Getpid()
 }
 
-// Waits gives the function that a waiting run calls: it reports, and returns when
-// to call again. line: a line is due. It is nil if nobody reads.
-func (p *Pace) Waits(report func(w *runner.Waiting, line bool)) func(*runner.Waiting) time.Duration {
+// Waits returns the function that a waiting run calls. The function reports the progress, and
+// returns the delay until it wants to be called again. It calls report with isDue set when a line
+// is due. Waits returns nil if nobody reads the progress.
+func (p *Pace) Waits(report func(w *runner.Waiting, isDue bool)) func(*runner.Waiting) time.Duration {
 	if !p.Live && !p.Lines && !p.Notify {
 		return nil
 	}
@@ -59,37 +61,38 @@ func (p *Pace) Waits(report func(w *runner.Waiting, line bool)) func(*runner.Wai
 		switch {
 		case w == nil:
 			report(nil, false)
-			p.line = time.Time{}
+			p.nextLine = time.Time{}
 			return 0
-		case p.line.IsZero() && p.Live:
-			p.pause, p.line = livePeriod, now.Add(firstLive)
-		case p.line.IsZero():
-			p.pause, p.line = firstLine, now.Add(firstLine)
+		case p.nextLine.IsZero() && p.Live:
+			p.pause, p.nextLine = livePeriod, now.Add(firstLive)
+		case p.nextLine.IsZero():
+			p.pause, p.nextLine = firstLine, now.Add(firstLine)
 		}
-		due := !now.Before(p.line)
-		report(w, due && (p.Live || p.Lines))
-		if due && !p.Live {
+		isDue := !now.Before(p.nextLine)
+		report(w, isDue && (p.Live || p.Lines))
+		if isDue && !p.Live {
 			p.pause = min(2*p.pause, longestPause)
 		}
-		if due {
-			p.line = now.Add(p.pause)
+		if isDue {
+			p.nextLine = now.Add(p.pause)
 		}
-		next := max(p.line.Sub(now), time.Millisecond)
+		delay := max(p.nextLine.Sub(now), time.Millisecond)
 		if p.Notify {
-			next = min(next, statusPeriod)
+			delay = min(delay, statusPeriod)
 		}
-		return next
+		return delay
 	}
 }
 
-// Waits reports progress to whoever reads.
+// Waits returns the function that a waiting run calls to report its progress.
 func (p *Printer) Waits() func(*runner.Waiting) time.Duration {
 	pace := p.PaceOf()
 	return pace.Waits(p.Report)
 }
 
-// Report shows that a run waits, to people if a line is due; nil: it does not wait any more.
-func (p *Printer) Report(w *runner.Waiting, line bool) {
+// Report reports that a run waits. People get a line if one is due; the service manager always gets
+// a message. A nil w says that the run does not wait any more.
+func (p *Printer) Report(w *runner.Waiting, isDue bool) {
 	if w == nil {
 		p.Live("")
 		notifyManager("")
@@ -98,29 +101,29 @@ func (p *Printer) Report(w *runner.Waiting, line bool) {
 	now := time.Now()
 	text := waitingText(w, now, 0)
 	switch {
-	case line && p.isLive():
+	case isDue && p.isLive():
 		const prefix = "golock: "
 		p.Live(prefix + waitingText(w, now, ScreenOf(unix.Stderr).Columns-1-len(prefix)))
-	case line && p.JSON:
+	case isDue && p.JSON:
 		p.Line("info", "still waiting", []any{
 			"place", w.Place, "waited", now.Sub(w.Began),
 			"holders", len(w.Holders), "held_by", locks.HoldersText(w.Holders), "pause", w.Pause,
 		})
-	case line:
+	case isDue:
 		p.Line("info", text, nil)
 	}
 	notifyManager(text)
 }
 
-// startTime is what each message grants the start: longer than the pause between
-// two, so that the command has time too.
+// startTime is by how much each message extends the time to start. It is longer than the time
+// between two messages, so that the command has time too.
 const startTime = 2 * statusPeriod
 
-// notifyManager tells the service manager why the start takes time (sd_notify(3)), or with ""
-// that golock does not wait any more: systemctl status shows STATUS=, EXTEND_TIMEOUT_USEC=
+// notifyManager tells the service manager why the start takes long (sd_notify(3)). An empty status
+// says that golock does not wait any more. systemctl status shows STATUS=, and EXTEND_TIMEOUT_USEC=
 // extends the time to start. The command itself says when it is ready.
 func notifyManager(status string) {
-	address := os.Getenv("NOTIFY_SOCKET") // a path, or @ and an abstract name; vsock is not served
+	address := os.Getenv("NOTIFY_SOCKET") // a path, or @ and an abstract name; golock does not serve vsock addresses
 	if address == "" {
 		return
 	}
@@ -133,20 +136,21 @@ func notifyManager(status string) {
 	_ = unix.Sendto(fd, []byte(message), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: address})
 }
 
-// waitingText says why a run waits. To fit into a width it shortens the holder's
-// command; the caller cuts what is still too long.
+// waitingText says why a run waits. To fit into a width it shortens the command of the holder. The
+// result may still be too long.
 func waitingText(w *runner.Waiting, now time.Time, width int) string {
 	text := ""
-	for command := 40; command >= 0; command-- {
-		if text = waitingLine(w, now, command); width == 0 || Width(text) <= width {
+	for commandWidth := 40; commandWidth >= 0; commandWidth-- {
+		text = waitingLine(w, now, commandWidth)
+		if width == 0 || Width(text) <= width {
 			break
 		}
 	}
 	return text
 }
 
-// waitingLine shows at most so many characters of the command.
-func waitingLine(w *runner.Waiting, now time.Time, command int) string {
+// waitingLine says why a run waits. It shows at most commandWidth characters of the command.
+func waitingLine(w *runner.Waiting, now time.Time, commandWidth int) string {
 	text := fmt.Sprintf("waiting for %q", locks.Printable(w.Name, NameLimit))
 	if waited := now.Sub(w.Began); waited >= 10*time.Second {
 		text += " for " + spanText(waited)
@@ -160,11 +164,11 @@ func waitingLine(w *runner.Waiting, now time.Time, command int) string {
 		facts = append(facts, ordinal(w.Place)+" in line")
 	}
 	if len(w.Holders) > 0 {
-		held := "held by " + holderText(w.Holders[0], now, command)
-		if more := len(w.Holders) - 1; more > 0 {
-			held += fmt.Sprintf(" and %d more", more)
+		fact := "held by " + holderText(w.Holders[0], now, commandWidth)
+		if len(w.Holders) > 1 {
+			fact += fmt.Sprintf(" and %d more", len(w.Holders)-1)
 		}
-		facts = append(facts, held)
+		facts = append(facts, fact)
 	}
 	if !w.Until.IsZero() {
 		facts = append(facts, "gives up in "+spanText(w.Until.Sub(now)))
@@ -180,9 +184,9 @@ func waitingLine(w *runner.Waiting, now time.Time, command int) string {
 	return text
 }
 
-// holderText says in few words who holds and for how long.
-func holderText(e locks.Entry, now time.Time, command int) string {
-	text := e.Who(command)
+// holderText says briefly who holds the slot, and for how long.
+func holderText(e locks.Entry, now time.Time, commandWidth int) string {
+	text := e.Who(commandWidth)
 	switch {
 	case e.Ended:
 		return text + " until " + locks.ClockTime(e.HeldTill) + ", which has ended"
@@ -195,7 +199,7 @@ func holderText(e locks.Entry, now time.Time, command int) string {
 	return text
 }
 
-// spanText is a time for people: its two largest units.
+// spanText writes a duration for people, in its two largest units.
 func spanText(d time.Duration) string {
 	seconds := int(max(d, 0) / time.Second)
 	switch {
@@ -217,8 +221,8 @@ func ordinal(n int) string {
 	return fmt.Sprintf("%d%s", n, suffix)
 }
 
-// Live rewrites the line of progress on a terminal; "" removes it. In
-// the background it writes nothing: the terminal belongs to the foreground job.
+// Live rewrites the line of progress on a terminal, or removes it if text is empty. In the
+// background it writes no line, because the terminal belongs to the foreground job.
 func (p *Printer) Live(text string) {
 	if text == "" {
 		if p.drawn {
@@ -227,8 +231,9 @@ func (p *Printer) Live(text string) {
 		}
 		return
 	}
-	front, err := unix.IoctlGetInt(unix.Stderr, unix.TIOCGPGRP)
-	if p.drawn = err == nil && front == unix.Getpgrp(); p.drawn {
+	foregroundGroup, err := unix.IoctlGetInt(unix.Stderr, unix.TIOCGPGRP)
+	p.drawn = err == nil && foregroundGroup == unix.Getpgrp()
+	if p.drawn {
 		p.write([]byte(clearLine + Cut(text, max(ScreenOf(unix.Stderr).Columns-1, 1))))
 	}
 }

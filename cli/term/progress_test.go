@@ -53,8 +53,8 @@ func TestWaitingText(t *testing.T) {
 	}
 }
 
-// Lines come after one second and then after twice the pause before, up to an
-// hour; a service manager is told each minute meanwhile.
+// The first line comes after one second. Each pause is twice the one before, up to an hour. The
+// service manager gets a message each minute meanwhile.
 func TestPace(t *testing.T) {
 	for _, p := range []Pace{{Lines: true}, {Lines: true, Notify: true}, {Notify: true}} {
 		lines := 0
@@ -67,7 +67,7 @@ func TestPace(t *testing.T) {
 		began := time.Now()
 		waits(w)
 		for range 400 {
-			p.line = began // it is time
+			p.nextLine = began // the next line is due
 			before := p.pause
 			again := waits(w)
 			if p.pause != min(2*before, longestPause) {

@@ -14,7 +14,7 @@ import (
 	"golock/locks"
 )
 
-// Row is an entry as users and their programs see it. Programs rely on the names.
+// Row is an entry in the output for users and their programs. Programs rely on the names.
 type Row struct {
 	Name     string      `json:"name"`
 	ID       string      `json:"id"`
@@ -31,17 +31,23 @@ type Row struct {
 	Since    string      `json:"since"`
 	Fence    int64       `json:"fence"`
 	Orphaned bool        `json:"orphaned"`
-	HeldTill string      `json:"held_until,omitempty"`    // of a hold only
-	Expires  *int64      `json:"expires_in_ms,omitempty"` // leased stores only
+	HeldTill string      `json:"held_until,omitempty"`    // only for a hold
+	Expires  *int64      `json:"expires_in_ms,omitempty"` // only on stores with leases
 }
 
-// UserName gives the name of a user, or the number of one that is unknown.
-func UserName(uid int) string { return cmp.Or(passwd.Name(uid), strconv.Itoa(uid)) }
+// UserName returns the name of a user, or the ID if the user has no name.
+func UserName(uid int) string {
+	name := passwd.Name(uid)
+	if name == "" {
+		return strconv.Itoa(uid)
+	}
+	return name
+}
 
-// users remembers the names of users: each look-up reads the password database.
+// users caches the names of users by ID, because each look-up reads the password database.
 type users map[int]string
 
-// of gives the name of an entry's user; "": it is not known.
+// of returns the name of the user of an entry, or "" if the user is not known.
 func (u users) of(e locks.Entry) string {
 	if e.User != "" || e.UID < 0 {
 		return e.User
@@ -54,10 +60,10 @@ func (u users) of(e locks.Entry) string {
 	return name
 }
 
-// pieceSize is how much text JSONRows collects before it gives it away.
+// pieceSize is the number of bytes that JSONRows collects in a piece.
 const pieceSize = 32 << 10
 
-// JSONRows gives the text of the array of all rows in pieces, so that a long listing is never in the
+// JSONRows returns the text of the array of all rows in pieces, so that a long listing is never in
 // memory as a whole.
 func JSONRows(entries []locks.Entry) iter.Seq[string] {
 	return func(yield func(string) bool) {
@@ -84,7 +90,7 @@ func JSONRows(entries []locks.Entry) iter.Seq[string] {
 	}
 }
 
-// Rows gives entries as programs see them.
+// Rows converts entries to rows.
 func Rows(entries []locks.Entry) []Row {
 	rows := []Row{}
 	known := users{}
@@ -101,7 +107,7 @@ func rowOf(e locks.Entry, known users) Row {
 		Host: e.Host, PID: e.PID, User: known.of(e), Command: append([]string{}, e.Command...), Since: timestamp(e.Since.Round(time.Millisecond)),
 		Fence: e.Fence, Orphaned: e.Orphaned, HeldTill: timestamp(e.HeldTill),
 	}
-	if e.Ref != (locks.Ref{}) { // a plain lock does not know IDs
+	if e.Ref != (locks.Ref{}) { // entries of a plain lock have no ID
 		row.ID = e.Ref.String()
 	}
 	if e.TTL > 0 {
@@ -117,18 +123,18 @@ func timestamp(t time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
-// NameLimit bounds the names of locks and users.
+// NameLimit is the number of characters of a lock's or user's name that is shown.
 const NameLimit = 40
 
 const (
 	gap          = 2  // between two columns
-	commandLeast = 16 // of a command to be worth showing
+	commandLeast = 16 // a narrower column of commands is not worth showing
 	nameLeast    = 12
 )
 
-// Table gives the lines of a table, none without entries. To fit into a width it
-// shortens names first, then leaves columns out; the command gets the rest. Columns
-// without content are left out too, but not that of the commands.
+// Table returns the lines of a table, or none if there are no entries. To fit into a width it first
+// shortens names, then leaves columns out. The command gets the rest of the width. A column without
+// content is left out, unless it is the column of commands.
 func Table(entries []locks.Entry, width int) []string {
 	if len(entries) == 0 {
 		return nil
@@ -136,7 +142,7 @@ func Table(entries []locks.Entry, width int) []string {
 	heads := []string{
 		"NAME", "STATE", "POS", "SLOT", "MAX", "WEIGHT", "PRIORITY", "PID", "USER", "SINCE", "AGE", "UNTIL", "COMMAND",
 	}
-	widths := make([]int, len(heads)) // 0: left out
+	widths := make([]int, len(heads)) // a width of 0 leaves the column out
 	table := [][]string{heads}
 	known := users{}
 	for _, e := range entries {
@@ -160,9 +166,11 @@ func Table(entries []locks.Entry, width int) []string {
 				b.WriteString(cell + strings.Repeat(" ", w-Width(cell)+gap))
 			}
 		}
-		if lines[n] = strings.TrimRight(b.String(), " "); width > 0 {
-			lines[n] = Cut(lines[n], width)
+		line := strings.TrimRight(b.String(), " ")
+		if width > 0 {
+			line = Cut(line, width)
 		}
+		lines[n] = line
 	}
 	return lines
 }
@@ -187,7 +195,7 @@ func cellsOf(e locks.Entry, user string, brief bool) []string {
 		}
 	}
 	who := cmp.Or(user, "?")
-	if e.TTL > 0 && e.Host != "" { // on a store of several hosts
+	if e.TTL > 0 && e.Host != "" { // the store serves several hosts
 		who = user + "@" + e.Host
 	}
 	return []string{
@@ -197,7 +205,7 @@ func cellsOf(e locks.Entry, user string, brief bool) []string {
 	}
 }
 
-// orUnknown is for numbers that a plain lock may not tell.
+// orUnknown writes a number that a plain lock may not know.
 func orUnknown(n int) string {
 	if n <= 0 {
 		return "?"
@@ -224,10 +232,10 @@ func stateOf(e locks.Entry) string {
 	return string(e.State)
 }
 
-// endOf is the end of the hold, or the rest of the lease.
+// endOf returns the end of a hold, or the time until a lease expires.
 func endOf(e locks.Entry) string {
 	switch {
-	case e.Ended: // the state says it
+	case e.Ended: // the column STATE shows the end
 	case !e.HeldTill.IsZero():
 		return locks.ClockTime(e.HeldTill)
 	case e.TTL > 0:
@@ -240,7 +248,7 @@ func slotText(slots []int) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(slots), "[]"), " ", ",")
 }
 
-// fitColumns makes the widths of columns fit a width in all.
+// fitColumns changes the widths of columns so that they fit into a total width.
 func fitColumns(heads []string, widths []int, width int) {
 	name, command := &widths[0], &widths[len(widths)-1]
 	used := func() int {
@@ -264,7 +272,7 @@ func fitColumns(heads []string, widths []int, width int) {
 	*command = min(*command, max(width-used(), 1))
 }
 
-// Width is the number of columns that a text takes on a terminal.
+// Width returns the number of columns that a text takes on a terminal.
 func Width(text string) (n int) {
 	for _, r := range text {
 		n += runeWidth(r)
@@ -272,8 +280,8 @@ func Width(text string) (n int) {
 	return n
 }
 
-// runeWidth is 2 for wide characters of East Asia and pictures (roughly Unicode
-// Standard Annex 11), 0 for combining ones.
+// runeWidth returns 2 for wide characters of East Asia and pictograms (roughly Unicode Standard
+// Annex 11), 0 for combining characters, and 1 for all others.
 func runeWidth(r rune) int {
 	switch {
 	case r < 0x300:
@@ -287,7 +295,7 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Cut shortens a text to so many columns, with "…" at the end.
+// Cut shortens a text to a width, with "…" at the end.
 func Cut(text string, width int) string {
 	if Width(text) <= width {
 		return text

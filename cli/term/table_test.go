@@ -10,7 +10,7 @@ import (
 	"golock/locks"
 )
 
-// some are entries of all kinds; the first five of a networked store.
+// some returns entries of all kinds. The first five are on a networked store.
 func some() (all []locks.Entry) {
 	now := time.Now()
 	for i := range 8 {
@@ -43,8 +43,8 @@ func some() (all []locks.Entry) {
 	return all
 }
 
-// No line is longer than the terminal is wide, whatever is in it; each entry has
-// one, which says its name and state as long as there is room for anything.
+// No line is wider than the terminal. Each entry has a line, which shows the name and the state if
+// there is room for them.
 func TestTableFits(t *testing.T) {
 	all := some()
 	for width := 1; width <= 300; width++ {
@@ -76,7 +76,7 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
-// Columns stand below each other also where characters are wide or of no width.
+// Columns are aligned also where characters are wide or have no width.
 func TestTableColumns(t *testing.T) {
 	for _, width := range []int{0, 100, 200} {
 		lines := Table(some(), width)

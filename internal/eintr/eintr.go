@@ -12,7 +12,7 @@ func Repeat(call func() error) error {
 	}
 }
 
-// Get is Repeat for a call with a result.
+// Get makes a call that has a result until no signal interrupts it.
 func Get[T any](call func() (T, error)) (result T, err error) {
 	err = Repeat(func() error {
 		result, err = call()

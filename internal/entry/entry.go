@@ -1,15 +1,17 @@
-// Package entry keeps what the Go runtime forgets: which signals the caller had blocked and
-// ignored, and duplicate variables. Its function start is the first code of the process, before the
-// runtime, if the linker is told so (-ldflags '-E golock/internal/entry.start'). If the first
-// argument is "run" it also blocks all signals that golock catches later: what comes in the first
-// milliseconds stays pending until package signals unblocks it. A plain go build and other machines
-// than amd64 and arm64 have none of this: stack is nil.
+// Package entry saves what the Go runtime forgets about the caller: the signals that it had blocked
+// and ignored, its limit of open files, and duplicate variables.
+//
+// The function start is the first code of the process. It runs before the runtime if the linker is
+// told so (-ldflags '-E golock/internal/entry.start'). If the first argument is "run", start also
+// blocks all signals that golock catches later: a signal of the first milliseconds stays pending
+// until package signals unblocks it. After a plain go build, and on machines other than amd64 and
+// arm64, start does not run and stack is nil.
 //
 // start also keeps the runtime from handling signals in a way that no caller expects: its handlers
-// for QUIT, ABRT, STKFLT and faults end the process with code 2 and a stack dump. The runtime installs
-// handlers through _cgo_sigaction, which is there for programs with cgo (runtime/cgo_sigaction.go).
-// The runtime unblocks HUP INT QUIT ABRT TERM and STKFLT again: until package signals catches them
-// they end golock, as they end any program.
+// for QUIT, ABRT, STKFLT and faults end the process with code 2 and a stack dump. The runtime
+// installs handlers through _cgo_sigaction, which exists for programs with cgo
+// (runtime/cgo_sigaction.go). The runtime unblocks HUP INT QUIT ABRT TERM and STKFLT again: until
+// package signals catches them they end golock, as they end any program.
 package entry
 
 import (
@@ -19,56 +21,63 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isFault has ILL TRAP BUS FPE SEGV SYS. Signal 1 is in bit 0. All values are constants: start runs
-// before any initialization.
+// A set of signals has signal 1 in bit 0. All sets are constants, because start runs before any
+// initialization.
+
+// isFault is the set of ILL TRAP BUS FPE SEGV SYS.
 const isFault = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30 //nolint:unused // where start is no assembly
 
-// Written by start (start_*.s), before anything else runs.
+// The assembly of start (start_*.s) reads and writes these variables before anything else runs.
 var (
-	stack unsafe.Pointer // argc, argv, NULL, environment, NULL (System V ABI); nil: start has not run
-	// block is what start blocks: not faults; not PROF and URG, which the runtime uses; not 32 and 33,
-	// which belong to the C library.
-	block   uint64 = ^uint64(isFault | 1<<22 | 1<<26 | 1<<31 | 1<<32) //nolint:unused // read by start
-	blocked uint64
-	ignored uint64
-	scratch [4]uint64 //nolint:unused // a struct sigaction of the kernel
-	initial [4]uint64 //nolint:unused // the same: the default action
-	files   unix.Rlimit
-	closed  uint64                                                      // the standard descriptors that the caller had closed, descriptor 0 in bit 0
-	null    = [...]byte{'/', 'd', 'e', 'v', '/', 'n', 'u', 'l', 'l', 0} //nolint:unused // read by start
-	root    = [...]byte{'/', 0}                                         //nolint:unused // the same
-	// procs is what start puts before the other variables on amd64: golock mostly sleeps, and threads
-	// that wake each other for its few goroutines cost more than they save.
-	procs = [...]byte{'G', 'O', 'M', 'A', 'X', 'P', 'R', 'O', 'C', 'S', '=', '1', 0}
+	// stack points to argc, argv, NULL, environment, NULL (System V ABI). It is nil if start has not run.
+	stack unsafe.Pointer
+	// startMask is the set that start blocks. It leaves out faults, PROF and URG, which the runtime uses,
+	// and 32 and 33, which belong to the C library.
+	startMask     uint64    = ^uint64(isFault | 1<<22 | 1<<26 | 1<<31 | 1<<32) //nolint:unused // read by start
+	callerMask    uint64                                                       // the signals that the caller had blocked
+	callerIgnored uint64                                                       // the signals that the caller ignored
+	scratch       [4]uint64                                                    //nolint:unused // a struct sigaction of the kernel
+	defaultAction [4]uint64                                                    //nolint:unused // a struct sigaction of the kernel, all zero
+	callerLimit   unix.Rlimit
+	closedFiles   uint64 // the standard descriptors that the caller had closed, descriptor 0 in bit 0
+
+	nullPath = [...]byte{'/', 'd', 'e', 'v', '/', 'n', 'u', 'l', 'l', 0} //nolint:unused // read by start
+	rootPath = [...]byte{'/', 0}                                         //nolint:unused // read by start
+	// oneProcessor is the variable that start puts before the others on amd64: golock mostly sleeps, and
+	// threads that wake each other for its few goroutines cost more than they save.
+	oneProcessor = [...]byte{'G', 'O', 'M', 'A', 'X', 'P', 'R', 'O', 'C', 'S', '=', '1', 0}
 )
 
-// For setAction, which the runtime calls to install a handler.
+// The function setAction, which the runtime calls to install a handler, reads these variables.
 var (
-	// The handler of faults tells one of this process from a signal that somebody sent, which ends it.
-	faults uint64 = isFault //nolint:unused // read by setAction
-	// withheld are the signals for which the runtime gets no handler. Of those that the caller ignored,
-	// start adds what restored has. In a run it adds ends (HUP INT TERM): the runtime's handlers end the
-	// process in one thread while main goes on in another.
-	withheld uint64 = 1<<2 | 1<<5 | 1<<15      //nolint:unused // QUIT ABRT STKFLT, read by setAction
-	ends     uint64 = 1<<0 | 1<<1 | 1<<14      //nolint:unused // read by start
-	restored uint64 = ^uint64(isFault | 1<<16) //nolint:unused // read by start; golock needs CHLD (17)
+	// faultSignals get a handler that tells a fault of this process from a signal that somebody sent. A
+	// sent signal ends the process by its default action.
+	faultSignals uint64 = isFault //nolint:unused // read by setAction
+	// noHandler is the set for which the runtime gets no handler: QUIT ABRT STKFLT. start adds the signals
+	// that the caller ignored and that are in keepIgnored. In a run it adds endSignals.
+	noHandler uint64 = 1<<2 | 1<<5 | 1<<15 //nolint:unused // read by setAction
+	// endSignals are HUP INT TERM. The runtime's handlers for them end the process in one thread while main
+	// goes on in another.
+	endSignals uint64 = 1<<0 | 1<<1 | 1<<14 //nolint:unused // read by start
+	// keepIgnored leaves out CHLD (17), which golock needs.
+	keepIgnored uint64 = ^uint64(isFault | 1<<16) //nolint:unused // read by start
 
-	runtimesOwn uintptr //nolint:unused // the runtime's handler of faults
+	runtimeHandler uintptr //nolint:unused // the runtime's handler of faults
 )
 
-// Mask returns the caller's blocked signals, signal 1 in bit 0, and whether
-// that is known.
-func Mask() (set uint64, known bool) { return blocked, stack != nil }
+// Mask returns the signals that the caller had blocked, signal 1 in bit 0, and whether start has run,
+// so that they are known.
+func Mask() (set uint64, known bool) { return callerMask, stack != nil }
 
-// Ignored returns the signals that the caller ignored, likewise.
-func Ignored() (set uint64, known bool) { return ignored, stack != nil }
+// Ignored returns the signals that the caller ignored, signal 1 in bit 0, and whether they are known.
+func Ignored() (set uint64, known bool) { return callerIgnored, stack != nil }
 
 // OpenFiles returns the caller's limit of open files (RLIMIT_NOFILE), which the runtime raises.
-func OpenFiles() (limit unix.Rlimit, known bool) { return files, stack != nil }
+func OpenFiles() (limit unix.Rlimit, known bool) { return callerLimit, stack != nil }
 
-// IsClosed reports whether the caller had closed a standard descriptor. Something else is open there
-// now, so a write would succeed. Where start has not run that is not known, and IsClosed is false.
-func IsClosed(fd int) bool { return closed>>fd&1 != 0 }
+// IsClosed reports whether the caller had closed a standard descriptor. start has opened /dev/null
+// there, so a write would succeed. If start has not run, IsClosed reports false.
+func IsClosed(fd int) bool { return closedFiles>>fd&1 != 0 }
 
 // Environ returns the whole environment. os.Environ drops all duplicates of a variable but the
 // last.
@@ -78,7 +87,7 @@ func Environ() []string {
 	}
 	var list []string
 	for n := argc() + 1; argument(n) != nil; n++ {
-		if argument(n) != &procs[0] {
+		if argument(n) != &oneProcessor[0] {
 			list = append(list, unix.BytePtrToString(argument(n)))
 		}
 	}
@@ -87,8 +96,8 @@ func Environ() []string {
 
 func argc() int { return *(*int)(stack) }
 
-// argument is argv[n]. Behind argv and a NULL come the variables.
+// argument returns argv[n]. The variables follow argv and a NULL: the first has the index argc+1.
 func argument(n int) *byte { return *(**byte)(unsafe.Add(stack, (n+1)*int(unsafe.Sizeof(stack)))) }
 
 // init lets package os/signal install handlers from now on.
-func init() { withheld = 0 } //nolint:gochecknoinits // start cannot know when the runtime has installed its own
+func init() { noHandler = 0 } //nolint:gochecknoinits // start cannot know when the runtime has installed its own

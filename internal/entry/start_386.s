@@ -1,5 +1,6 @@
 #include "textflag.h"
 
-// The runtime's own entry: so that all machines are built with the same flags.
+// Here start only jumps to the entry of the runtime. It exists so that all machines are built with
+// the same linker flags.
 TEXT ·start(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	JMP	_rt0_386_linux(SB)

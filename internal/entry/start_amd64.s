@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// The kernel jumps here with argc at the top of the stack; the runtime's own
-// entry needs no register.
+// The kernel jumps here with argc at the top of the stack. The entry of the runtime
+// reads no register, so start may use them all.
 TEXT ·start(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVQ	$0, SI
 	MOVQ	0(SP), AX // argc
@@ -13,13 +13,13 @@ TEXT ·start(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVL	(AX), AX
 	CMPL	AX, $0x006e7572 // "run"
 	JNE	mask
-	LEAQ	·block(SB), SI
-	MOVQ	·ends(SB), AX
-	ORQ	AX, ·withheld(SB)
+	LEAQ	·startMask(SB), SI
+	MOVQ	·endSignals(SB), AX
+	ORQ	AX, ·noHandler(SB)
 mask:
 	MOVQ	$14, AX // rt_sigprocmask(SIG_BLOCK, &block or NULL, &blocked, 8)
 	MOVQ	$0, DI
-	LEAQ	·blocked(SB), DX
+	LEAQ	·callerMask(SB), DX
 	MOVQ	$8, R10
 	SYSCALL
 	MOVQ	$64, BX
@@ -36,22 +36,22 @@ next:
 	LEAQ	-1(BX), CX
 	MOVQ	$1, AX
 	SHLQ	CX, AX
-	ORQ	AX, ·ignored(SB)
+	ORQ	AX, ·callerIgnored(SB)
 other:
 	DECQ	BX
 	JNZ	next
-	MOVQ	·ignored(SB), AX
-	ANDQ	·restored(SB), AX
-	ORQ	AX, ·withheld(SB)
+	MOVQ	·callerIgnored(SB), AX
+	ANDQ	·keepIgnored(SB), AX
+	ORQ	AX, ·noHandler(SB)
 	LEAQ	·setAction(SB), AX
 	MOVQ	AX, _cgo_sigaction(SB)
 	MOVQ	$302, AX // prlimit64(0, RLIMIT_NOFILE, NULL, &files)
 	MOVQ	$0, DI
 	MOVQ	$7, SI
 	MOVQ	$0, DX
-	LEAQ	·files(SB), R10
+	LEAQ	·callerLimit(SB), R10
 	SYSCALL
-	// What is closed of 0, 1 and 2 is opened: the first number that is free is the one that is missing.
+	// Each closed descriptor of 0, 1 and 2 is opened: open(2) returns the lowest free number.
 descriptor:
 	MOVQ	$72, AX // fcntl(BX, F_GETFD)
 	MOVQ	BX, DI
@@ -62,15 +62,15 @@ descriptor:
 	MOVQ	BX, CX
 	MOVQ	$1, AX
 	SHLQ	CX, AX
-	ORQ	AX, ·closed(SB)
+	ORQ	AX, ·closedFiles(SB)
 	MOVQ	$2, AX // open("/dev/null", O_RDWR|O_CLOEXEC)
-	LEAQ	·null(SB), DI
+	LEAQ	·nullPath(SB), DI
 	MOVQ	$0x80002, SI
 	SYSCALL
 	CMPQ	AX, $0
 	JGE	open
 	MOVQ	$2, AX // open("/", O_PATH|O_CLOEXEC)
-	LEAQ	·root(SB), DI
+	LEAQ	·rootPath(SB), DI
 	MOVQ	$0x280000, SI
 	SYSCALL
 open:
@@ -85,7 +85,7 @@ open:
 	MOVQ	SP, DI
 	CLD
 	REP;	MOVSQ
-	LEAQ	·procs(SB), AX
+	LEAQ	·oneProcessor(SB), AX
 	MOVQ	AX, (DI)
 	MOVQ	SP, ·stack(SB)
 	JMP	_rt0_amd64_linux(SB)
@@ -98,14 +98,14 @@ TEXT ·setAction(SB), NOSPLIT|NOFRAME, $0
 	LEAQ	-1(DI), CX
 	MOVQ	$1, AX
 	SHLQ	CX, AX
-	TESTQ	AX, ·withheld(SB)
+	TESTQ	AX, ·noHandler(SB)
 	JNE	keep
-	TESTQ	AX, ·faults(SB)
+	TESTQ	AX, ·faultSignals(SB)
 	JEQ	call
 	MOVQ	0(SI), AX
 	CMPQ	AX, $1 // SIG_DFL, SIG_IGN
 	JLS	call
-	MOVQ	AX, ·runtimesOwn(SB)
+	MOVQ	AX, ·runtimeHandler(SB)
 	LEAQ	·faultHandler(SB), AX
 	MOVQ	AX, ·scratch+0(SB)
 	MOVQ	8(SI), AX
@@ -130,10 +130,10 @@ call:
 TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVL	8(SI), AX // si_code
 	CMPL	AX, $0
-	JGT	own
+	JGT	ownFault
 	MOVL	DI, BX
 	MOVQ	$13, AX // rt_sigaction(BX, &initial, NULL, 8)
-	LEAQ	·initial(SB), SI
+	LEAQ	·defaultAction(SB), SI
 	MOVQ	$0, DX
 	MOVQ	$8, R10
 	SYSCALL
@@ -148,6 +148,6 @@ TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVQ	$234, AX // tgkill
 	SYSCALL
 	RET
-own:
-	MOVQ	·runtimesOwn(SB), AX
+ownFault:
+	MOVQ	·runtimeHandler(SB), AX
 	JMP	AX

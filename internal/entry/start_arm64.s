@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// The kernel jumps here with argc at the top of the stack; the runtime's own
-// entry needs no register.
+// The kernel jumps here with argc at the top of the stack. The entry of the runtime
+// reads no register, so start may use them all.
 TEXT ·start(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVD	$0, R1
 	MOVD	0(RSP), R0 // argc
@@ -14,15 +14,15 @@ TEXT ·start(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVD	$0x006e7572, R2 // "run"
 	CMPW	R2, R0
 	BNE	mask
-	MOVD	$·block(SB), R1
-	MOVD	·ends(SB), R0
-	MOVD	·withheld(SB), R2
+	MOVD	$·startMask(SB), R1
+	MOVD	·endSignals(SB), R0
+	MOVD	·noHandler(SB), R2
 	ORR	R0, R2, R2
-	MOVD	R2, ·withheld(SB)
+	MOVD	R2, ·noHandler(SB)
 mask:
 	MOVD	$135, R8 // rt_sigprocmask(SIG_BLOCK, &block or NULL, &blocked, 8)
 	MOVD	$0, R0
-	MOVD	$·blocked(SB), R2
+	MOVD	$·callerMask(SB), R2
 	MOVD	$8, R3
 	SVC
 	MOVD	$64, R19
@@ -44,21 +44,21 @@ next:
 other:
 	SUB	$1, R19, R19
 	CBNZ	R19, next
-	MOVD	R20, ·ignored(SB)
-	MOVD	·restored(SB), R0
+	MOVD	R20, ·callerIgnored(SB)
+	MOVD	·keepIgnored(SB), R0
 	AND	R0, R20, R0
-	MOVD	·withheld(SB), R2
+	MOVD	·noHandler(SB), R2
 	ORR	R0, R2, R2
-	MOVD	R2, ·withheld(SB)
+	MOVD	R2, ·noHandler(SB)
 	MOVD	$·setAction(SB), R0
 	MOVD	R0, _cgo_sigaction(SB)
 	MOVD	$261, R8 // prlimit64(0, RLIMIT_NOFILE, NULL, &files)
 	MOVD	$0, R0
 	MOVD	$7, R1
 	MOVD	$0, R2
-	MOVD	$·files(SB), R3
+	MOVD	$·callerLimit(SB), R3
 	SVC
-	// What is closed of 0, 1 and 2 is opened: the first number that is free is the one that is missing.
+	// Each closed descriptor of 0, 1 and 2 is opened: open(2) returns the lowest free number.
 descriptor:
 	MOVD	$25, R8 // fcntl(R19, F_GETFD)
 	MOVD	R19, R0
@@ -68,18 +68,18 @@ descriptor:
 	BNE	open
 	MOVD	$1, R1
 	LSL	R19, R1, R1
-	MOVD	·closed(SB), R2
+	MOVD	·closedFiles(SB), R2
 	ORR	R1, R2, R2
-	MOVD	R2, ·closed(SB)
+	MOVD	R2, ·closedFiles(SB)
 	MOVD	$56, R8 // openat(AT_FDCWD, "/dev/null", O_RDWR|O_CLOEXEC)
 	MOVD	$-100, R0
-	MOVD	$·null(SB), R1
+	MOVD	$·nullPath(SB), R1
 	MOVD	$0x80002, R2
 	SVC
 	TBZ	$63, R0, open
 	MOVD	$56, R8 // openat(AT_FDCWD, "/", O_PATH|O_CLOEXEC)
 	MOVD	$-100, R0
-	MOVD	$·root(SB), R1
+	MOVD	$·rootPath(SB), R1
 	MOVD	$0x280000, R2
 	SVC
 open:
@@ -97,16 +97,16 @@ TEXT ·setAction(SB), NOSPLIT|NOFRAME, $0
 	SUB	$1, R0, R4
 	MOVD	$1, R3
 	LSL	R4, R3, R3
-	MOVD	·withheld(SB), R4
+	MOVD	·noHandler(SB), R4
 	TST	R3, R4
 	BNE	keep
-	MOVD	·faults(SB), R4
+	MOVD	·faultSignals(SB), R4
 	TST	R3, R4
 	BEQ	call
 	MOVD	0(R1), R3
 	CMP	$1, R3 // SIG_DFL, SIG_IGN
 	BLS	call
-	MOVD	R3, ·runtimesOwn(SB)
+	MOVD	R3, ·runtimeHandler(SB)
 	MOVD	$·scratch(SB), R4
 	MOVD	$·faultHandler(SB), R3
 	MOVD	R3, 0(R4)
@@ -132,10 +132,10 @@ call:
 TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVW	8(R1), R3 // si_code
 	CMPW	$0, R3
-	BGT	own
+	BGT	ownFault
 	MOVD	R0, R19
 	MOVD	$134, R8 // rt_sigaction(R19, &initial, NULL, 8)
-	MOVD	$·initial(SB), R1
+	MOVD	$·defaultAction(SB), R1
 	MOVD	$0, R2
 	MOVD	$8, R3
 	SVC
@@ -149,6 +149,6 @@ TEXT ·faultHandler(SB), NOSPLIT|NOFRAME|TOPFRAME, $0
 	MOVD	$131, R8 // tgkill
 	SVC
 	RET
-own:
-	MOVD	·runtimesOwn(SB), R3
+ownFault:
+	MOVD	·runtimeHandler(SB), R3
 	B	(R3)

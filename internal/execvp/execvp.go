@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Do finds a program and executes it. A file in no executable format is run by the shell.
+// Do finds a program and executes it. Like execvp(3) it lets the shell run a file whose format the
+// kernel does not know.
 func Do(argv []string, execute func(path string, argv []string) error) error {
 	path, err := Find(argv[0])
 	if err == nil {
@@ -20,9 +21,9 @@ func Do(argv []string, execute func(path string, argv []string) error) error {
 	return err
 }
 
-// Find looks a program up along PATH: a name with a slash is a path; an unset PATH means
-// /bin:/usr/bin, and an empty word in it the working directory. A file that may not be executed
-// does not end the search; it is the error if no other is found.
+// Find looks a program up along PATH. A name with a slash is a path. An unset PATH means
+// /bin:/usr/bin. An empty word in PATH means the working directory. A file that may not be executed
+// does not end the search. If no other file is found, the error is EACCES.
 func Find(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -39,17 +40,17 @@ func Find(name string) (string, error) {
 		var st unix.Stat_t
 		err := unix.Stat(file, &st)
 		isFile := err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
-		switch {
-		case isFile && unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS) == nil:
+		if isFile && unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS) == nil {
 			return file, nil
-		case err == nil || err == unix.EACCES:
+		}
+		if err == nil || err == unix.EACCES {
 			failed = unix.EACCES
 		}
 	}
 	return "", failed
 }
 
-// searchPath is where programs are looked for.
+// searchPath returns the directories in which Find looks, separated by colons.
 func searchPath() string {
 	if path, set := os.LookupEnv("PATH"); set {
 		return path

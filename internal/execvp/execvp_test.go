@@ -10,7 +10,7 @@ import (
 	"golock/test/testkit"
 )
 
-// Find follows execvp(3).
+// Find finds what execvp(3) would execute, and fails with the same error.
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, mode os.FileMode) {

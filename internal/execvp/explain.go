@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Explain says more about a program that could not be executed than the kernel's error does; "":
-// there is nothing to add.
+// Explain adds to the kernel's error why a program could not be executed. It returns "" if it knows
+// no more than the error says.
 func Explain(name string, err error) string {
 	var st unix.Stat_t
 	path, findErr := Find(name)
@@ -51,10 +51,10 @@ func Explain(name string, err error) string {
 const builtins = ". : alias bg cd command declare eval exec exit export fg hash jobs local read readonly " +
 	"return set shift shopt source trap type ulimit umask unalias unset wait"
 
-// explainInterpreter says why a file that is there cannot be found: what would execute it is
+// explainInterpreter explains ENOENT for a file that exists: the interpreter that the file names is
 // missing.
 func explainInterpreter(path string) string {
-	const longest = 256 // of the first line, to the kernel
+	const longest = 256 // bytes of the first line that the kernel reads
 	f, err := os.Open(path)
 	if err != nil {
 		return ""

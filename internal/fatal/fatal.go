@@ -1,7 +1,7 @@
-// Package fatal shortens how the Go runtime ends a process: instead of a stack dump and exit code 2,
-// one line on standard error and exit code 70. The runtime does that where the kernel refuses it a
-// thread, memory or a system call, which a limit or a seccomp profile may be the reason of, and for
-// faults such as a panic in a goroutine of a library.
+// Package fatal replaces the stack dump and exit code 2 of the Go runtime by one line on standard
+// error and exit code 70. The runtime ends a process when the kernel refuses it a thread, memory or
+// a system call, because of a limit or a seccomp profile. It also does so after a panic in a
+// goroutine of a library.
 //
 // A program imports this package for its effect. GOTRACEBACK=crash brings the dump back, and the
 // process then dies of SIGABRT (see the documentation of package runtime).
@@ -21,22 +21,25 @@ const (
 	begin = "golock: the Go runtime has failed: "
 	end   = " (is it a limit or a seccomp profile? GOTRACEBACK=crash shows more)\n"
 
-	// A watchdog is started with this name (runner.WatchdogName). golock itself says that it has failed.
-	silent      = "golock-watchdog"
+	// watchdog is the name of a watchdog process (runner.WatchdogName). It prints nothing: its golock
+	// reports that the watchdog has failed.
+	watchdog    = "golock-watchdog"
 	commandLine = "/proc/self/cmdline\x00"
 )
 
-// overrideWrite is called by the runtime in place of write(2), for all that it writes itself
-// (runtime/time_nofake.go). It has its value before the process begins.
+// overrideWrite is a variable of the runtime, which calls it instead of write(2) for all that the
+// runtime itself writes (runtime/time_nofake.go). The linker sets its value, so no initialization
+// has to run first.
 //
 //go:linkname overrideWrite runtime.overrideWrite
 var overrideWrite = write
 
-// line is what the runtime has said of its end, once that has begun.
+// line is the first line of the runtime's last message. hasBegun is set at the first piece of that
+// message; size counts the bytes in text.
 var line struct {
-	begun bool
-	text  [400]byte
-	size  int
+	hasBegun bool
+	text     [400]byte
+	size     int
 }
 
 func init() { //nolint:gochecknoinits // a program must not be able to forget it
@@ -45,24 +48,28 @@ func init() { //nolint:gochecknoinits // a program must not be able to forget it
 	}
 }
 
-// write writes to a descriptor, and returns the count or a negative errno. What the runtime says of
-// its end comes in pieces, and the process ends with the first line of that. All else is written as
-// it is: wake-ups of other threads, and what GODEBUG asks for.
+// write writes to a descriptor, and returns the count or a negative errno. The runtime writes its
+// last message in pieces. write collects them and ends the process after the first line. All other
+// text is written unchanged: wake-ups of other threads, and what GODEBUG asks for.
 //
-// The runtime may not work any more, or not yet: write and what it calls must need no stack, no heap
-// and no locks of it.
+// The runtime may have failed, or may not have started. So write and the functions it calls use no
+// stack growth, no heap and no locks of the runtime.
 //
 //go:nosplit
 //go:norace
 func write(fd uintptr, text unsafe.Pointer, size int32) int32 {
-	if fd != standardError || !line.begun && !begins(text, size) {
+	if fd != standardError || !line.hasBegun && !isLastMessage(text, size) {
 		return systemWrite(fd, text, size)
+	}
+	if !line.hasBegun {
+		line.hasBegun = true
+		addString(begin)
 	}
 	for i := range int(size) {
 		char := *(*byte)(unsafe.Add(text, i))
 		if char == '\n' {
 			addString(end)
-			if !isSilent() {
+			if !isWatchdog() {
 				systemWrite(fd, unsafe.Pointer(&line.text), int32(line.size))
 			}
 			exit()
@@ -74,35 +81,29 @@ func write(fd uintptr, text unsafe.Pointer, size int32) int32 {
 	return size
 }
 
-// begins reports whether this is the first piece of what the runtime says of its end, and begins the
-// line if so.
+// isLastMessage reports whether a text is the first piece of the message with which the runtime ends
+// the process.
 //
 //go:nosplit
 //go:norace
-func begins(text unsafe.Pointer, size int32) bool {
-	isOne := hasPrefix(text, size, "runtime: ") || hasPrefix(text, size, "fatal") || hasPrefix(text, size, "panic") ||
+func isLastMessage(text unsafe.Pointer, size int32) bool {
+	return hasPrefix(text, size, "runtime: ") || hasPrefix(text, size, "fatal") || hasPrefix(text, size, "panic") ||
 		hasPrefix(text, size, "SIG") || hasPrefix(text, size, "futexwakeup")
-	if !isOne {
-		return false
-	}
-	line.begun = true
-	addString(begin)
-	return true
 }
 
-// isSilent reports whether this process leaves it to another one to say that it has failed.
+// isWatchdog reports whether this process is a watchdog, whose failure another process reports.
 //
 //go:nosplit
 //go:norace
-func isSilent() bool {
-	var name [len(silent)]byte
+func isWatchdog() bool {
+	var name [len(watchdog)]byte
 	path := uintptr(unsafe.Pointer(unsafe.StringData(commandLine)))
 	fd, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, 0, path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0, 0, 0)
 	if errno != 0 {
 		return false
 	}
 	n, _, _ := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&name)), uintptr(len(name)))
-	return hasPrefix(unsafe.Pointer(&name), int32(n), silent)
+	return hasPrefix(unsafe.Pointer(&name), int32(n), watchdog)
 }
 
 //go:nosplit
@@ -119,7 +120,7 @@ func hasPrefix(text unsafe.Pointer, size int32, prefix string) bool {
 	return true
 }
 
-// add adds to the line. The caller makes sure of the room.
+// add appends bytes to the line. The caller makes sure that the line has room for them.
 //
 //go:nosplit
 //go:norace

@@ -12,8 +12,8 @@ import (
 	"golock/test/testkit"
 )
 
-// free are the numbers up to last that nobody has, the highest first.
-func free() (list []int) {
+// freeNumbers returns the numbers up to last at which no descriptor is open, the highest first.
+func freeNumbers() (list []int) {
 	for n := last; n >= 0; n-- {
 		if _, err := unix.FcntlInt(uintptr(n), unix.F_GETFD, 0); err == unix.EBADF {
 			list = append(list, n)
@@ -22,10 +22,10 @@ func free() (list []int) {
 	return list
 }
 
-// Threads that move descriptors at the same time do not take numbers beyond the
-// table from each other, nor lose a descriptor.
+// Threads that move descriptors at the same time do not push each other beyond the table, and lose
+// no descriptor.
 func TestMoveHighAtOnce(t *testing.T) {
-	before := free()
+	before := freeNumbers()
 	for range 200 {
 		var group sync.WaitGroup
 		moved := make([]int, 8)
@@ -36,14 +36,15 @@ func TestMoveHighAtOnce(t *testing.T) {
 		}
 		group.Wait()
 		slices.Sort(moved)
-		if moved[len(moved)-1] > last || len(slices.Compact(slices.Clone(moved))) != len(moved) {
-			t.Fatalf("moved to %v", moved)
+		areDistinct := len(slices.Compact(slices.Clone(moved))) == len(moved)
+		if moved[len(moved)-1] > last || !areDistinct {
+			t.Fatalf("moved to %v, want distinct numbers up to %d", moved, last)
 		}
 		for _, fd := range moved {
 			_ = syscall.Close(fd)
 		}
 	}
-	if after := free(); !slices.Equal(after, before) {
-		t.Errorf("free are %v, before %v", after, before)
+	if after := freeNumbers(); !slices.Equal(after, before) {
+		t.Errorf("free numbers are %v, want %v as before", after, before)
 	}
 }

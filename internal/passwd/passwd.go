@@ -1,6 +1,7 @@
-// Package passwd looks up users and groups. It reads /etc/passwd and /etc/group itself, and asks getent(1)
-// for those that are not there: LDAP, SSSD and systemd-homed are modules of the C library (nsswitch.conf(5)),
-// which a static program cannot load. Package os/user would believe $USER and $HOME instead.
+// Package passwd looks up users and groups. It reads /etc/passwd and /etc/group itself, and asks
+// getent(1) for entries that these files lack. LDAP, SSSD and systemd-homed are modules of the C
+// library (nsswitch.conf(5)), which a static program cannot load. Package os/user would believe
+// $USER and $HOME instead.
 package passwd
 
 import (
@@ -22,34 +23,35 @@ import (
 type User struct {
 	Name  string
 	Group int    // ID of the primary group
-	Home  string // as it is written there: it may be empty or relative
+	Home  string // the home directory as the database has it: it may be empty or relative
 }
 
 // Group is an entry of the group database.
 type Group struct {
 	Name    string
-	Members []string // by name, without those whose primary group it is
+	Members []string // names of the users that the entry lists; users whose primary group it is may be missing
 }
 
-// ErrUnknown says that no database has an entry.
+// ErrUnknown says that no database has an entry for the ID.
 var ErrUnknown = errors.New("is not in the password database")
 
 // Databases says where users and groups are looked up.
 type Databases struct {
 	Passwd string   // the file of passwd(5)
 	Group  string   // the file of group(5)
-	Getent []string // where getent(1) may be; the first that exists is asked
+	Getent []string // paths where getent(1) may be; the first that exists is executed
 }
 
-// Host gives the databases of this host. No environment variable has a say in them.
+// Host returns the databases of this host. Environment variables do not change them.
 func Host() Databases {
 	return Databases{
 		Passwd: "/etc/passwd", Group: "/etc/group",
-		Getent: []string{"/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"}, // the last on NixOS
+		Getent: []string{"/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"}, // the last path is that of NixOS
 	}
 }
 
-// Name gives the name of a user of this host; "": it has none, or it cannot be looked up.
+// Name returns the name of a user of this host. It returns "" if the user has no name, or if the
+// lookup fails.
 func Name(uid int) string {
 	user, err := Host().User(uid)
 	if err != nil {
@@ -58,7 +60,8 @@ func Name(uid int) string {
 	return user.Name
 }
 
-// User finds a user. ErrUnknown: there is no such user. After any other error that is not known.
+// User finds a user. ErrUnknown says that there is no such user. After any other error it is not
+// known whether the user exists.
 func (d Databases) User(uid int) (User, error) {
 	fields, err := d.find(d.Passwd, "passwd", uid, 6)
 	if err != nil {
@@ -72,7 +75,7 @@ func (d Databases) User(uid int) (User, error) {
 	return User{Name: fields[0], Group: group, Home: fields[5]}, nil
 }
 
-// GroupOf finds a group. Its errors are those of User.
+// GroupOf finds a group by its ID. Its errors mean what they mean for [Databases.User].
 func (d Databases) GroupOf(gid int) (Group, error) {
 	fields, err := d.find(d.Group, "group", gid, 4)
 	if err != nil {
@@ -88,8 +91,8 @@ func (d Databases) GroupOf(gid int) (Group, error) {
 	return group, nil
 }
 
-// PrimaryUsers lists the names of the known users whose primary group it is: those of the file, and those
-// that getent enumerates.
+// PrimaryUsers lists the names of the users whose primary group is gid. It knows the users in the
+// file and those that getent enumerates.
 func (d Databases) PrimaryUsers(gid int) (names []string, err error) {
 	text, err := readFile(d.Passwd)
 	if err != nil {
@@ -108,36 +111,38 @@ func (d Databases) PrimaryUsers(gid int) (names []string, err error) {
 	return names, nil
 }
 
-// find finds the line of an ID, first in the file. It has at least so many fields; the ID is the third.
-func (d Databases) find(file, database string, id, fields int) ([]string, error) {
+// find returns the fields of the line for an ID. It looks in the file first, then asks getent. A line
+// with fewer than minFields fields is malformed and does not count.
+func (d Databases) find(file, database string, id, minFields int) ([]string, error) {
 	text, err := readFile(file)
 	if err != nil {
 		return nil, err
 	}
-	if found := lineOf(text, id, fields); found != nil {
-		return found, nil
+	if fields := fieldsOf(text, id, minFields); fields != nil {
+		return fields, nil
 	}
 	text, err = d.ask(database, strconv.Itoa(id))
 	if err != nil {
 		return nil, err
 	}
-	if found := lineOf(text, id, fields); found != nil {
-		return found, nil
+	if fields := fieldsOf(text, id, minFields); fields != nil {
+		return fields, nil
 	}
 	return nil, ErrUnknown
 }
 
-func lineOf(text string, id, least int) []string {
+// fieldsOf returns the fields of the line of a database text whose third field is the ID.
+func fieldsOf(text string, id, minFields int) []string {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), ":")
-		if len(fields) >= least && fields[2] == strconv.Itoa(id) {
+		if len(fields) >= minFields && fields[2] == strconv.Itoa(id) {
 			return fields
 		}
 	}
 	return nil
 }
 
-// readFile reads a database; a missing one is empty.
+// readFile reads a database. A missing file is an empty database.
 func readFile(path string) (string, error) {
 	text, err := procfs.Read(path, 8192)
 	if err == syscall.ENOENT || err == syscall.ENOTDIR {
@@ -155,8 +160,8 @@ const patience = 10 * time.Second
 // notFound is getent's exit status if a key is not in the database.
 const notFound = 2
 
-// ask gives the lines that getent prints of a database. A host without getent has no other sources than
-// the files.
+// ask returns the lines that getent prints of a database. On a host without getent it returns none:
+// the files are the only database then.
 func (d Databases) ask(database string, keys ...string) (lines string, err error) {
 	words := append([]string{database}, keys...)
 	for _, path := range d.Getent {
@@ -177,7 +182,7 @@ func runGetent(path string, words []string) (lines string, err error) {
 	getent := exec.CommandContext(ctx, path, words...)
 	getent.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
 	getent.Dir = "/"
-	getent.WaitDelay = time.Second // for a pipe that a descendant keeps open
+	getent.WaitDelay = time.Second // a descendant of getent may keep the pipe open
 	var output, complaint bytes.Buffer
 	getent.Stdout = &output
 	getent.Stderr = &complaint

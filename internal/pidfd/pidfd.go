@@ -1,9 +1,9 @@
-// Package pidfd names a process by a descriptor, so that nothing reaches a later process of the same
-// number.
+// Package pidfd names a process by a descriptor, so that a signal cannot reach a later process that
+// has the same PID.
 //
-// The descriptor is that of pidfd_open(2). Linux before 5.3 has none, and some seccomp profiles
-// refuse it: there it is the process's directory in /proc, which does not show a later process
-// either. A signal then goes out by kill(2), right after a look at that directory.
+// The descriptor comes from pidfd_open(2). Linux before 5.3 lacks that call, and some seccomp profiles
+// refuse it. There the descriptor is the open directory /proc/PID, which does not show a later process
+// either. A signal is then sent by kill(2), right after a look at that directory.
 package pidfd
 
 import (
@@ -19,18 +19,18 @@ import (
 // Process is an open descriptor of a process.
 type Process struct {
 	fd          int
-	pid         int  // its number
-	isDirectory bool // the descriptor is the directory in /proc
+	pid         int  // 0: unknown
+	isDirectory bool // the descriptor is the directory in /proc, not a pidfd
 }
 
-// Open opens a process. ESRCH says that there is none of that number, EINVAL that the number is that
-// of a thread.
+// Open opens a process. ESRCH says that no process has this PID, EINVAL that the number belongs to a
+// thread.
 func Open(pid int) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {
 	case err == nil:
 		return &Process{fd: fd, pid: pid}, nil
-	case err == unix.ENOENT: // of a thread, since Linux 6.15
+	case err == unix.ENOENT: // the number belongs to a thread; Linux says so since 6.15
 		return nil, unix.EINVAL
 	case err == unix.ESRCH, err == unix.EINVAL, pid <= 0:
 		return nil, err
@@ -38,7 +38,8 @@ func Open(pid int) (*Process, error) {
 	return openDirectory(pid, err)
 }
 
-// openDirectory opens a process where pidfd_open was refused.
+// openDirectory opens the directory of a process in /proc, after pidfd_open failed with the error
+// refused.
 func openDirectory(pid int, refused error) (*Process, error) {
 	fd, err := eintr.Get(func() (int, error) {
 		return unix.Open(procfs.Dir(pid), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -57,77 +58,77 @@ func openDirectory(pid int, refused error) (*Process, error) {
 	return p, nil
 }
 
-// Inherited gives the process of a descriptor that another process has opened; pid is its number, 0 if
-// it is not known.
+// Inherited returns the process of a descriptor that another process has opened. A pid of 0 says that
+// its PID is not known.
 func Inherited(fd, pid int) *Process {
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)
 	return &Process{fd: fd, pid: max(pid, 0), isDirectory: err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR}
 }
 
-// PID is the number of the process.
+// PID returns the process ID, or 0 if it is not known.
 func (p *Process) PID() int { return p.pid }
 
-// FD is the descriptor, for a child to inherit.
+// FD returns the descriptor, which a child may inherit.
 func (p *Process) FD() int { return p.fd }
 
 // Close closes the descriptor.
 func (p *Process) Close() { unix.Close(p.fd) }
 
-// Ended reports whether the process has ended. It may be a zombie.
+// Ended reports whether the process has ended. A zombie has ended.
 func (p *Process) Ended() bool {
 	if p.isDirectory {
-		s, err := procfs.ReadStatAt(p.fd, "stat")
+		stat, err := procfs.ReadStatAt(p.fd, "stat")
 		switch err {
 		case nil:
-			return !s.Alive()
+			return !stat.Alive()
 		case unix.ESRCH:
 			return true
 		}
-		// /proc hides it (hidepid=: EPERM, ENOENT) since it executes a program of another user, or descriptors
-		// lack.
+		// No descriptor is free, or /proc hides the process (hidepid=: EPERM, ENOENT) because it now executes
+		// a program of another user.
 		return p.pid > 0 && unix.Kill(p.pid, 0) == unix.ESRCH
 	}
 	ready, err := eintr.Get(func() (int, error) {
 		return unix.Ppoll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, &unix.Timespec{}, nil)
 	})
-	if err != nil { // a seccomp profile refuses ppoll(2): this takes a zombie for a live process
+	if err != nil { // A seccomp profile refuses ppoll(2). A signal cannot tell a zombie from a live process.
 		return unix.PidfdSendSignal(p.fd, 0, nil, 0) == unix.ESRCH
 	}
 	return ready > 0
 }
 
-// Wakes reports whether the descriptor becomes readable when the process ends. One that does not
-// has to be asked.
+// Wakes reports whether the descriptor becomes readable when the process ends. If it does not, the
+// caller has to call Ended now and then.
 func (p *Process) Wakes() bool { return !p.isDirectory }
 
-// lookAgain is how often a process without a pidfd is asked.
-const lookAgain = time.Second
+// pollInterval is the time between two looks at a process without a pidfd.
+const pollInterval = time.Second
 
 // AwaitEnd returns when the process has ended. It is for a descriptor that does not wake.
 func (p *Process) AwaitEnd() {
 	for !p.Ended() {
-		time.Sleep(lookAgain)
+		time.Sleep(pollInterval)
 	}
 }
 
 // Signal sends a signal. ESRCH says that the process has ended.
 func (p *Process) Signal(sig unix.Signal) error {
-	err := unix.PidfdSendSignal(p.fd, sig, nil, 0) // Linux 5.1 takes the directory too
+	err := unix.PidfdSendSignal(p.fd, sig, nil, 0) // since Linux 5.1 this also takes a directory in /proc
 	if err == nil || err == unix.ESRCH {
 		return err
 	}
 	if p.Ended() {
 		return unix.ESRCH
 	}
-	if p.pid <= 0 { // to kill(2) these are groups of processes
+	if p.pid <= 0 { // kill(2) takes such a number for a group of processes
 		return err
 	}
-	return unix.Kill(p.pid, sig) // the number cannot be reused that soon
+	return unix.Kill(p.pid, sig) // Ended has just seen the process, and the kernel does not reuse its PID so soon
 }
 
-// Refused names the system call of pidfds that the kernel or a seccomp profile refuses, and its
-// error.
+// Refused returns the system call of pidfds that the kernel or a seccomp profile refuses, and its
+// error. The error is nil if both calls work.
 func Refused() (call string, err error) {
 	fd, err := unix.PidfdOpen(unix.Getpid(), 0)
 	if err != nil {

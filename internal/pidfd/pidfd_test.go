@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opened opens a process by a pidfd, and by its directory in /proc.
-func opened(t *testing.T, pid int) map[string]*Process {
+// openBothWays opens a process by a pidfd, and by its directory in /proc.
+func openBothWays(t *testing.T, pid int) map[string]*Process {
 	t.Helper()
 	all := map[string]*Process{}
 	var errs [2]error
@@ -23,20 +23,23 @@ func opened(t *testing.T, pid int) map[string]*Process {
 	return all
 }
 
-// Both descriptors name a process until it has been reaped, and no other one after that.
+// Both kinds of descriptor name a process until it has been reaped, and no later process after that.
 func TestProcess(t *testing.T) {
 	child := exec.Command("sleep", "300")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	all := opened(t, child.Process.Pid)
+	all := openBothWays(t, child.Process.Pid)
 	for what, p := range all {
 		defer p.Close()
-		if p.Ended() || p.Signal(0) != nil || p.Wakes() != (what == "pidfd") || Inherited(p.FD(), 0).Wakes() != p.Wakes() {
-			t.Errorf("%s: %+v", what, p)
+		if p.Ended() || p.Signal(0) != nil {
+			t.Errorf("%s: a running process has ended, or gets no signal: %+v", what, p)
+		}
+		if p.Wakes() != (what == "pidfd") || Inherited(p.FD(), 0).Wakes() != p.Wakes() {
+			t.Errorf("%s: Wakes gives %v, for the inherited descriptor %v", what, p.Wakes(), Inherited(p.FD(), 0).Wakes())
 		}
 	}
-	withoutDescriptors(t, func() { // that says nothing about the process
+	withoutDescriptors(t, func() {
 		for what, p := range all {
 			if p.Ended() || Inherited(p.FD(), 0).Ended() {
 				t.Errorf("%s: without a descriptor to read with, the process counts as ended", what)
@@ -50,15 +53,16 @@ func TestProcess(t *testing.T) {
 	if err := unix.Waitid(unix.P_PID, child.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
-	for what, p := range all { // of a zombie
-		if p.AwaitEnd(); !Inherited(p.FD(), 0).Ended() {
-			t.Errorf("%s: a zombie has not ended", what)
+	for what, p := range all {
+		p.AwaitEnd()
+		if !Inherited(p.FD(), 0).Ended() {
+			t.Errorf("%s: a zombie counts as a running process", what)
 		}
 	}
 	_ = child.Wait()
 	for what, p := range all {
 		if err := p.Signal(unix.SIGKILL); err != unix.ESRCH || !p.Ended() {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: a signal to a reaped process: %v, want ESRCH", what, err)
 		}
 	}
 }
@@ -80,7 +84,7 @@ func withoutDescriptors(t *testing.T, do func()) {
 	}
 }
 
-// Without the number of a process no signal is sent: to kill(2) 0 is the caller's own process group.
+// A process whose PID is unknown gets no signal by kill(2), for which 0 and -1 are groups of processes.
 func TestNoNumber(t *testing.T) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
@@ -88,34 +92,32 @@ func TestNoNumber(t *testing.T) {
 	}
 	for _, pid := range []int{0, -1} {
 		if err := Inherited(pipe[0], pid).Signal(0); err != unix.EBADF {
-			t.Errorf("%d: %v, want that it is no process", pid, err)
+			t.Errorf("%d: %v, want EBADF", pid, err)
 		}
 	}
 	_ = unix.Close(pipe[0])
 	_ = unix.Close(pipe[1])
 }
 
-// A process that does not exist, and a thread, are not opened.
+// Open refuses a PID that no process has, and the number of a thread.
 func TestOpenNone(t *testing.T) {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		t.Fatal(err)
 	}
-	isOther := func(e os.DirEntry) bool { return e.Name() != strconv.Itoa(unix.Getpid()) }
-	at := slices.IndexFunc(tasks, isOther) // Go's runtime has started some
-	thread, err := strconv.Atoi(tasks[at].Name())
+	// The Go runtime has started other threads than the first one.
+	isOtherThread := func(e os.DirEntry) bool { return e.Name() != strconv.Itoa(unix.Getpid()) }
+	index := slices.IndexFunc(tasks, isOtherThread)
+	thread, err := strconv.Atoi(tasks[index].Name())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for pid, want := range map[int]error{1 << 22: unix.ESRCH, thread: unix.EINVAL} {
-		for i := range 2 {
-			open := Open
-			if i > 0 {
-				open = func(pid int) (*Process, error) { return openDirectory(pid, unix.ENOSYS) }
-			}
-			if p, err := open(pid); err != want {
-				t.Errorf("%d: %+v, %v, want %v", pid, p, err, want)
-			}
+		if p, err := Open(pid); err != want {
+			t.Errorf("Open(%d) = %+v, %v, want %v", pid, p, err, want)
+		}
+		if p, err := openDirectory(pid, unix.ENOSYS); err != want {
+			t.Errorf("openDirectory(%d) = %+v, %v, want %v", pid, p, err, want)
 		}
 	}
 	for _, pid := range []int{0, -1} {

@@ -6,33 +6,34 @@ import (
 	"strings"
 )
 
-// Lock is a line of /proc/locks, or of the list of one descriptor.
+// Lock is a line of /proc/locks, or of the list of locks of one descriptor.
 type Lock struct {
 	Kind    string // FLOCK, POSIX, OFDLCK ...
-	Waiting bool   // the line is that of a waiter
+	Waiting bool   // a process waits for this lock
 	Shared  bool
-	PID     int    // of its maker; 0: in another pid namespace, -1: the kernel does not say
-	File    string // MAJOR:MINOR:INODE; the device can differ from stat(2)'s
-	Start   string // the first byte
+	PID     int    // the process that locked; 0: it is in another pid namespace; -1: the kernel does not say
+	File    string // MAJOR:MINOR:INODE; the device can differ from the one of stat(2)
+	Start   string // the first byte of the locked range
 }
 
-// WholeList is more than Locks can have if the kernel gave them in several pieces, a page each. Then
-// one may be missing, or there twice: the list may change between two pieces.
+// WholeList is a number of locks that fits into one page. The kernel gives a longer list in several
+// reads, and the list may change between two of them. So a lock may be missing, or listed twice,
+// once [Locks] returns WholeList locks or more.
 const WholeList = 32
 
-// Locks are all locks that the kernel lists.
+// Locks returns all locks that the kernel lists.
 func Locks() []Lock {
 	text, _ := Read("/proc/locks", 1<<14)
 	return parseLocks(text, "")
 }
 
-// FDLocks are the locks on the open file of a descriptor.
+// FDLocks returns the locks on the open file of a descriptor.
 func FDLocks(pid, fd int) []Lock {
 	text, _ := Read(Dir(pid)+"/fdinfo/"+strconv.Itoa(fd), 1<<10)
 	return parseLocks(text, "lock:")
 }
 
-// parseLocks reads lines like "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF", each behind a
+// parseLocks reads lines like "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF", each after a
 // prefix. An arrow before the kind marks a waiter.
 func parseLocks(text, prefix string) (found []Lock) {
 	for line := range strings.Lines(text) {

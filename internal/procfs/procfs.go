@@ -15,22 +15,22 @@ import (
 	"golock/internal/eintr"
 )
 
-// Tick is that of USER_HZ, 100 a second on every architecture that Go runs on.
+// Tick is the unit of times in /proc. USER_HZ is 100 a second on every architecture that Go runs on.
 const Tick = 10 * time.Millisecond
 
 // Stat is a part of /proc/PID/stat. It is zero for a process that does not exist.
 type Stat struct {
 	PID    int
-	State  byte // R S D T Z ... of its first thread
+	State  byte // the state of its first thread: R S D T Z ...
 	Parent int
 	Group  int
-	Start  int64 // clock ticks since boot: a later process of the same number has another
+	Start  int64 // clock ticks since boot; it tells the process from a later one with the same PID
 
-	threads int // that have not ended, and the first in any case
+	threads int // the threads that have not ended; the first one counts also when it has ended
 }
 
-// Alive reports whether the process exists and is no zombie. If its first thread is one, others may
-// run.
+// Alive reports whether the process exists and is no zombie. A process whose first thread is a zombie
+// lives as long as another thread runs.
 func (s Stat) Alive() bool {
 	return s.State != 0 && s.State != 'X' && (s.State != 'Z' || s.threads > 1)
 }
@@ -38,14 +38,14 @@ func (s Stat) Alive() bool {
 // Stopped reports whether a signal or a debugger has stopped the process.
 func (s Stat) Stopped() bool { return s.State == 'T' || s.State == 't' }
 
-// IsGone reports whether an error of a file of /proc/PID says that there is no such process, or that
-// /proc hides it. Any other one, such as a lack of descriptors, says nothing about it.
+// IsGone reports whether an error of a file in /proc/PID says that the process does not exist, or
+// that /proc hides it. Other errors, such as a lack of descriptors, say nothing about the process.
 func IsGone(err error) bool { return err == unix.ENOENT || err == unix.ESRCH }
 
-// ErrForeign says that the numbers in /proc are those of another PID namespace.
+// ErrForeign says that the PIDs in /proc belong to another PID namespace.
 var ErrForeign = errors.New("/proc is that of another PID namespace")
 
-// Self reads about this process.
+// Self reads the state of this process.
 func Self() (Stat, error) {
 	s, err := ReadStat(0)
 	if err == nil && s.PID != unix.Getpid() {
@@ -54,10 +54,10 @@ func Self() (Stat, error) {
 	return s, err
 }
 
-// ReadStat reads about one process. IsGone tells what an error means.
+// ReadStat reads the state of a process. IsGone tells what an error means.
 func ReadStat(pid int) (Stat, error) { return ReadStatAt(unix.AT_FDCWD, Dir(pid)+"/stat") }
 
-// ReadStatAt reads a file stat of /proc, whose path begins at an open directory.
+// ReadStatAt reads /proc/PID/stat by a path relative to an open directory.
 func ReadStatAt(directory int, path string) (Stat, error) {
 	text, err := readAt(directory, path, 512)
 	if err != nil {
@@ -66,8 +66,8 @@ func ReadStatAt(directory int, path string) (Stat, error) {
 	return parseStat(text)
 }
 
-// Read reads a whole file. Unlike os.ReadFile it does not start Go's poller, which most runs do not
-// need.
+// Read reads a whole file, size bytes at a time. Unlike os.ReadFile it does not start Go's poller,
+// which most runs do not need.
 func Read(path string, size int) (string, error) { return readAt(unix.AT_FDCWD, path, size) }
 
 func readAt(directory int, path string, size int) (string, error) {
@@ -79,7 +79,8 @@ func readAt(directory int, path string, size int) (string, error) {
 	}
 	defer unix.Close(fd)
 	var all strings.Builder
-	for piece := make([]byte, size); ; {
+	piece := make([]byte, size)
+	for {
 		n, err := eintr.Get(func() (int, error) { return unix.Read(fd, piece) })
 		if n <= 0 || err != nil {
 			return all.String(), err
@@ -105,8 +106,8 @@ func parseStat(text string) (s Stat, err error) {
 	return s, nil
 }
 
-// Dir is the directory of a process; 0 is this process, whatever its number in /proc's pid
-// namespace.
+// Dir returns the directory of a process. A pid of 0 means this process, whatever its PID in the pid
+// namespace of /proc.
 func Dir(pid int) string {
 	if pid == 0 {
 		return "/proc/self"
@@ -114,16 +115,16 @@ func Dir(pid int) string {
 	return "/proc/" + strconv.Itoa(pid)
 }
 
-// PIDs are all processes that this one may see.
+// PIDs returns all processes that this one may see.
 func PIDs() []int {
 	all, _ := numbers("/proc")
 	return all
 }
 
-// FDs are the descriptors of a process.
+// FDs returns the open descriptors of a process.
 func FDs(pid int) ([]int, error) { return numbers(Dir(pid) + "/fd") }
 
-// numbers are the entries of a directory that are numbers, in no order.
+// numbers returns the entries of a directory that are numbers, in no order.
 func numbers(dir string) ([]int, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -140,8 +141,8 @@ func numbers(dir string) ([]int, error) {
 	return found, err
 }
 
-// Children are the children of all threads of a process, zombies included. One that starts or ends
-// meanwhile may be missing. Some kernels have no such lists: that is an error.
+// Children returns the children of all threads of a process, zombies included. A child that starts
+// or ends meanwhile may be missing. Kernels without CONFIG_PROC_CHILDREN give an error.
 func Children(pid int) ([]int, error) {
 	threads, err := numbers(Dir(pid) + "/task")
 	if err != nil {
@@ -161,7 +162,7 @@ func Children(pid int) ([]int, error) {
 	return found, nil
 }
 
-// Ancestors are the parent of a process, its parent, and so on, the nearest first.
+// Ancestors returns the parent of a process, the parent of that one, and so on, the nearest first.
 func Ancestors(pid int) (pids []int) {
 	for {
 		s, err := ReadStat(pid)
@@ -173,18 +174,19 @@ func Ancestors(pid int) (pids []int) {
 	}
 }
 
-// SeesAllAncestors reports whether no process of another pid namespace can be an ancestor of this one.
+// SeesAllAncestors reports whether all ancestors of this process are in its pid namespace.
 func SeesAllAncestors() bool {
-	const initial = 0xEFFFFFFC // in every Linux (PROC_PID_INIT_INO)
+	const initial = 0xEFFFFFFC // the first pid namespace of every Linux (PROC_PID_INIT_INO)
 	return Namespace("pid") == initial
 }
 
-// maxAncestors is more than any process has: a list of parents that is read while they end could go round.
+// maxAncestors is more than any process has. It ends a walk that goes round because ancestors end
+// while it reads their parents.
 const maxAncestors = 10000
 
-// IsAncestor reports whether a process is this one or an ancestor of it. That is not known where /proc
-// hides an ancestor (hidepid=) or is that of another pid namespace.
-func IsAncestor(pid int) (is, known bool) {
+// IsAncestor reports whether a process is this one or an ancestor of this one. The answer is not
+// known where /proc hides an ancestor (hidepid=) or belongs to another pid namespace.
+func IsAncestor(pid int) (isAncestor, known bool) {
 	process, err := Self()
 	if err != nil {
 		return false, false
@@ -193,34 +195,35 @@ func IsAncestor(pid int) (is, known bool) {
 		switch {
 		case process.PID == pid:
 			return true, true
-		case process.Parent == 0: // the first process, or one that came from another pid namespace
+		case process.Parent == 0: // the first process, or one that entered from another pid namespace
 			return false, true
 		}
 		parent, err := ReadStat(process.Parent)
 		if err != nil {
-			// A parent that has just ended has left the process to another one. A hidden one has not.
-			now, gone := ReadStat(process.PID)
-			if gone != nil || now.Parent == process.Parent {
+			// If the parent has just ended, the process has another parent now. If /proc hides the parent, the
+			// process still has the same one.
+			current, err := ReadStat(process.PID)
+			if err != nil || current.Parent == process.Parent {
 				return false, false
 			}
-			parent = now
+			parent = current
 		}
 		process = parent
 	}
 	return false, false
 }
 
-// Command is the command line of a process; nil if it cannot be read.
+// Command returns the command line of a process, or nil if it cannot be read.
 func Command(pid int) []string {
 	text, err := Read(Dir(pid)+"/cmdline", 4096)
-	text = strings.TrimRight(text, "\x00") // many, if the program has set a title
+	text = strings.TrimRight(text, "\x00") // a program that has set a title leaves many NULs
 	if err != nil || text == "" {
 		return nil
 	}
 	return strings.Split(text, "\x00")
 }
 
-// Status is a line of /proc/PID/status without its key; "" if there is none.
+// Status returns the value of a line of /proc/PID/status, or "" if there is no such line.
 func Status(pid int, key string) string {
 	text, _ := Read(Dir(pid)+"/status", 4096)
 	for line := range strings.Lines(text) {
@@ -231,8 +234,8 @@ func Status(pid int, key string) string {
 	return ""
 }
 
-// EffectiveUID is the effective user of a process; -1: not known. The owner of its directory in
-// /proc can be root instead.
+// EffectiveUID returns the effective user of a process, or -1 if it is not known. The owner of its
+// directory in /proc would not do: that can be root.
 func EffectiveUID(pid int) int {
 	if field := strings.Fields(Status(pid, "Uid")); len(field) > 1 {
 		if uid, err := strconv.Atoi(field[1]); err == nil {
@@ -242,7 +245,7 @@ func EffectiveUID(pid int) int {
 	return -1
 }
 
-// Namespace is the inode of a namespace of this process ("pid", "time"); 0: not known.
+// Namespace returns the inode of a namespace of this process ("pid", "time"), or 0 if it is not known.
 func Namespace(kind string) uint64 {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/"+kind, &st) != nil {
@@ -251,16 +254,17 @@ func Namespace(kind string) uint64 {
 	return st.Ino
 }
 
-// BootTimeAhead is how far CLOCK_BOOTTIME of this process is ahead of that in the initial time
-// namespace. It is false if that is not known.
+// BootTimeAhead returns how far CLOCK_BOOTTIME of this process is ahead of CLOCK_BOOTTIME in the
+// initial time namespace (time_namespaces(7)).
 func BootTimeAhead() (ahead time.Duration, known bool) {
-	const initial = 0xEFFFFFFA // in every Linux (PROC_TIME_INIT_INO)
-	switch own := Namespace("time"); own {
+	const initial = 0xEFFFFFFA // the first time namespace of every Linux (PROC_TIME_INIT_INO)
+	namespace := Namespace("time")
+	switch namespace {
 	case initial:
 		return 0, true
-	case 0: // a kernel without such namespaces, or no /proc
+	case 0: // The kernel has no time namespaces, or there is no /proc.
 		return 0, Namespace("pid") != 0
-	case Namespace("time_for_children"): // the offsets are those of the children
+	case Namespace("time_for_children"): // timens_offsets belongs to the namespace of the children
 		text, err := Read("/proc/self/timens_offsets", 128)
 		if err == nil {
 			return parseTimeOffsets(text)
@@ -284,8 +288,8 @@ func parseTimeOffsets(text string) (ahead time.Duration, known bool) {
 	return 0, false
 }
 
-// BootID is the kernel's random number of this boot; zero: not known. Some containers have another
-// file in its place, with a number of their own: that one is not the kernel's.
+// BootID returns the kernel's random number of this boot, or zero if it is not known. Some containers
+// mount a file with a number of their own in its place. That number does not count.
 func BootID() (id [16]byte) {
 	const path = "/proc/sys/kernel/random/boot_id"
 	var fs unix.Statfs_t

@@ -21,8 +21,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// What is read about real processes. (Their children, files and commands: locks/open,
-// internal/proctree.)
+// ReadStat and Self read what the kernel says of real processes.
 func TestProcess(t *testing.T) {
 	child := exec.Command("sleep", "60")
 	if err := child.Start(); err != nil {
@@ -31,9 +30,14 @@ func TestProcess(t *testing.T) {
 	pid := child.Process.Pid
 	s, err := ReadStat(pid)
 	self, selfErr := Self()
-	if err != nil || selfErr != nil || self.PID != os.Getpid() || s.Parent != self.PID || s.Group != self.Group ||
-		s.Start < self.Start || !s.Alive() {
-		t.Errorf("%+v (%v), child of %+v (%v)", s, err, self, selfErr)
+	if err != nil || selfErr != nil {
+		t.Fatal(err, selfErr)
+	}
+	if self.PID != os.Getpid() {
+		t.Errorf("Self() = %+v, want process %d", self, os.Getpid())
+	}
+	if s.Parent != self.PID || s.Group != self.Group || s.Start < self.Start || !s.Alive() {
+		t.Errorf("%+v, want a live child of %+v in its group", s, self)
 	}
 	_ = child.Process.Kill()
 	_ = child.Wait()

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// SocketsOf are the inodes of the sockets that a process has open.
+// SocketsOf returns the inodes of the sockets that a process has open.
 func SocketsOf(pid int) (inodes []uint64, err error) {
 	fds, err := FDs(pid)
 	for _, fd := range fds {
@@ -24,19 +24,19 @@ func SocketsOf(pid int) (inodes []uint64, err error) {
 	return slices.Compact(inodes), err
 }
 
-// TCPName is an address as the kernel lists it (/proc/net/tcp): words of 32 bits in
-// the machine's own order, a colon, the port.
-func TCPName(at netip.AddrPort) string {
+// TCPName writes an address as the kernel lists it in /proc/net/tcp: words of 32 bits in the byte
+// order of the machine, a colon, the port.
+func TCPName(address netip.AddrPort) string {
 	var b strings.Builder
-	for bytes := at.Addr().AsSlice(); len(bytes) > 0; bytes = bytes[4:] {
+	for bytes := address.Addr().AsSlice(); len(bytes) > 0; bytes = bytes[4:] {
 		fmt.Fprintf(&b, "%08X", binary.NativeEndian.Uint32(bytes))
 	}
-	fmt.Fprintf(&b, ":%04X", at.Port())
+	fmt.Fprintf(&b, ":%04X", address.Port())
 	return b.String()
 }
 
-// TCPListeners are the inodes of the TCP sockets of this network namespace that
-// listen, by TCPName.
+// TCPListeners returns the inodes of the listening TCP sockets of this network namespace. Its keys
+// are addresses as [TCPName] writes them.
 func TCPListeners() map[string]uint64 {
 	found := map[string]uint64{}
 	for _, list := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
@@ -50,9 +50,9 @@ func TCPListeners() map[string]uint64 {
 	return found
 }
 
-// UnixListeners are the inodes of the unix sockets of this network namespace that listen, by name;
-// an abstract name begins with @. Of several with one name it has the newest. A name with a line
-// feed can forge a line.
+// UnixListeners returns the inodes of the listening unix sockets of this network namespace, by name.
+// An abstract name begins with @. If several sockets have a name, the newest counts. A name with a
+// line feed can forge a line.
 func UnixListeners() map[string]uint64 {
 	const listening = 0x10000 // __SO_ACCEPTCON
 	found := map[string]uint64{}

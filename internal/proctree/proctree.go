@@ -14,10 +14,10 @@ import (
 	"golock/internal/procfs"
 )
 
-// Process is a process of a list.
+// Process is a process as [Live] or [Descendants] found it.
 type Process = procfs.Stat
 
-// Live lists the live processes. One that appears or ends meanwhile may be missing.
+// Live lists the live processes. A process that starts or ends meanwhile may be missing.
 func Live() []Process {
 	var list []Process
 	for _, pid := range procfs.PIDs() {
@@ -28,31 +28,35 @@ func Live() []Process {
 	return list
 }
 
-// ownDescendants lists the live descendants of this process from the kernel's lists of children:
-// much faster than Live on a large system, and just as incomplete. Where the kernel has no such
-// lists it is Live.
-func ownDescendants() (list []Process) {
-	for next := []int{unix.Getpid()}; len(next) > 0; next = next[1:] {
-		children, err := procfs.Children(next[0])
-		if err != nil && next[0] == unix.Getpid() {
+// candidates lists live processes, all live descendants of this process among them. It reads the
+// kernel's lists of children, which is much faster than Live on a large system. Where the kernel has
+// no such lists, it returns Live. A process that starts or ends meanwhile may be missing.
+func candidates() (list []Process) {
+	parents := []int{unix.Getpid()}
+	for len(parents) > 0 {
+		parent := parents[0]
+		parents = parents[1:]
+		children, err := procfs.Children(parent)
+		if err != nil && parent == unix.Getpid() {
 			return Live()
 		}
 		for _, pid := range children {
 			if p, err := procfs.ReadStat(pid); err == nil && p.Alive() {
-				list, next = append(list, p), append(next, pid)
+				list = append(list, p)
+				parents = append(parents, pid)
 			}
 		}
 	}
 	return list
 }
 
-// Descendants picks from a list the children of root, their children, and so on, without those of
-// the processes in except.
+// Descendants picks from a list the children of root, their children, and so on. It leaves out the
+// processes in except and their descendants.
 func Descendants(list []Process, root int, except []Process) []Process {
 	children := map[int][]Process{}
 	for _, p := range list {
-		excepted := func(e Process) bool { return e.PID == p.PID && e.Start == p.Start }
-		if !slices.ContainsFunc(except, excepted) {
+		isExcepted := func(e Process) bool { return e.PID == p.PID && e.Start == p.Start }
+		if !slices.ContainsFunc(except, isExcepted) {
 			children[p.Parent] = append(children[p.Parent], p)
 		}
 	}
@@ -63,26 +67,24 @@ func Descendants(list []Process, root int, except []Process) []Process {
 	return found
 }
 
-// Signal sends a signal to this very process, not to a later one of its number; to one that has
-// ended it sends nothing, without an error. Where no descriptor can be opened it uses kill(2): the
-// number cannot be reused that soon.
+// Signal sends a signal to the process p, never to a later process with the same PID. If p has
+// ended, Signal does nothing and returns nil. Where no descriptor can be opened, it uses kill(2) right
+// after the check: the kernel does not reuse a PID so soon.
 func Signal(p Process, sig unix.Signal) error {
-	process, err := pidfd.Open(p.PID)
-	if err == nil {
+	process, openErr := pidfd.Open(p.PID)
+	if openErr == nil {
 		defer process.Close()
 	}
-	now, unread := procfs.ReadStat(p.PID)
+	current, err := procfs.ReadStat(p.PID)
 	switch {
-	case unread != nil && !procfs.IsGone(unread): // it cannot be told from a later one
-		return os.NewSyscallError("open", unread)
-	case unread != nil, now.Start != p.Start:
+	case err != nil && !procfs.IsGone(err): // a later process could not be told from p
+		return os.NewSyscallError("open", err)
+	case err != nil, current.Start != p.Start, openErr == unix.ESRCH:
 		return nil
 	}
-	switch err {
-	case nil:
+	if openErr == nil {
 		err = process.Signal(sig)
-	case unix.ESRCH:
-	default:
+	} else {
 		err = unix.Kill(p.PID, sig)
 	}
 	if err == unix.ESRCH {
@@ -91,14 +93,15 @@ func Signal(p Process, sig unix.Signal) error {
 	return err
 }
 
-// KillDescendants kills all descendants of this process, without those of except, until the kernel
-// says that no child is left. It stops them all first, so that none has children meanwhile. It
-// calls collected for each one that has ended, and refused for each one that cannot be killed.
+// KillDescendants kills all descendants of this process, except the processes in except and their
+// descendants, until the kernel says that no child is left. It first stops them all, so that none
+// starts children meanwhile. It calls collected for each child that has ended, and refused for each
+// process that cannot be killed.
 func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitStatus), refused func(Process, error)) {
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
-		found := Descendants(ownDescendants(), unix.Getpid(), except)
+		found := Descendants(candidates(), unix.Getpid(), except)
 		for _, p := range found {
-			_ = Signal(p, unix.SIGSTOP) // if that fails, KILL does it, or is refused
+			_ = Signal(p, unix.SIGSTOP) // KILL follows and reports an error
 		}
 		for _, p := range found {
 			if err := Signal(p, unix.SIGKILL); err != nil {
@@ -123,33 +126,34 @@ func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitSt
 	}
 }
 
-// BecomeSubreaper makes descendants whose parent dies children of this process instead of init's
-// (prctl(2)).
+// BecomeSubreaper makes this process the new parent of descendants whose parent dies. Without it,
+// init would become their parent (PR_SET_CHILD_SUBREAPER(2const)).
 func BecomeSubreaper() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
 // CheckSubreaper fails if BecomeSubreaper would fail. It changes nothing.
 func CheckSubreaper() error {
-	var now int32
-	err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	var current int32
+	err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&current)), 0, 0, 0)
 	if err == nil {
-		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, uintptr(now), 0, 0, 0)
+		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, uintptr(current), 0, 0, 0)
 	}
 	return os.NewSyscallError("prctl", err)
 }
 
-// PeekEnded gives a child that has ended, and its wait status as wait4(2) would give it, but does
-// not reap it. The pid is 0 if there is none.
+// PeekEnded returns a child that has ended, and the status that wait4(2) would give, but does not
+// reap the child. The pid is 0 if no child has ended.
 func PeekEnded() (pid int, status syscall.WaitStatus, err error) {
 	var info unix.Siginfo
 	err = unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	if err != nil || info.Signo == 0 {
 		return 0, 0, err
 	}
-	// What follows signo, errno and code, which are padded (sigaction(2)).
-	const after = 2*4 + unsafe.Sizeof(uintptr(0))
-	child := (*struct{ pid, uid, status int32 })(unsafe.Add(unsafe.Pointer(&info), after))
+	// The fields of the child follow signo, errno and code in siginfo_t, which are padded to the size of a
+	// pointer (sigaction(2)).
+	const offset = 2*4 + unsafe.Sizeof(uintptr(0))
+	child := (*struct{ pid, uid, status int32 })(unsafe.Add(unsafe.Pointer(&info), offset))
 	status = syscall.WaitStatus(child.status)
 	const exited, dumped = 1, 3 // CLD_EXITED, CLD_DUMPED
 	switch info.Code {

@@ -14,7 +14,8 @@ import (
 	"golock/test/testkit"
 )
 
-func children() []Process { return Descendants(Live(), os.Getpid(), nil) }
+// liveDescendants returns the live descendants of this test.
+func liveDescendants() []Process { return Descendants(Live(), os.Getpid(), nil) }
 
 // PeekEnded gives what wait4(2) gives afterwards.
 func TestPeekEnded(t *testing.T) {
@@ -37,12 +38,13 @@ func TestPeekEnded(t *testing.T) {
 	}
 }
 
-// Both ways find all descendants, without those that are excepted; then all are killed.
+// Both lists of processes contain all descendants; Descendants leaves out the excepted ones;
+// KillDescendants kills them all.
 func TestDescendants(t *testing.T) {
 	BecomeSubreaper()
 	cmd := exec.Command("/bin/sh", "-c", "setsid sleep 1000 & sh -c 'sleep 1000 & wait' & wait")
 	testkit.Must(t, cmd.Start())
-	testkit.Eventually(t, "the descendants are there", func() bool { return len(children()) >= 4 })
+	testkit.Eventually(t, "the descendants have started", func() bool { return len(liveDescendants()) >= 4 })
 	pids := func(list []Process) (pids []int) {
 		for _, p := range list {
 			pids = append(pids, p.PID)
@@ -50,18 +52,19 @@ func TestDescendants(t *testing.T) {
 		slices.Sort(pids)
 		return pids
 	}
-	all := children()
-	if listed := Descendants(ownDescendants(), os.Getpid(), nil); len(all) != 4 || !slices.Equal(pids(listed), pids(all)) {
-		t.Errorf("found %+v and %+v", all, listed)
+	all := liveDescendants()
+	listed := Descendants(candidates(), os.Getpid(), nil)
+	if len(all) != 4 || !slices.Equal(pids(listed), pids(all)) {
+		t.Errorf("all processes have the descendants %+v, the lists of children %+v, want the same four", all, listed)
 	}
 	shell, _ := procfs.ReadStat(cmd.Process.Pid)
-	if left := Descendants(Live(), os.Getpid(), []Process{shell}); len(left) != 0 {
-		t.Errorf("excepted, and found: %+v", left)
+	if found := Descendants(Live(), os.Getpid(), []Process{shell}); len(found) != 0 {
+		t.Errorf("found %+v, which descend from an excepted process", found)
 	}
 	ended := 0
 	KillDescendants(nil, func(int, syscall.WaitStatus) { ended++ }, func(p Process, err error) { t.Errorf("%+v: %v", p, err) })
-	if ended != 4 || len(children()) != 0 {
-		t.Errorf("%d ended, left %+v", ended, children())
+	if ended != 4 || len(liveDescendants()) != 0 {
+		t.Errorf("%d descendants have ended, want 4; left are %+v", ended, liveDescendants())
 	}
 }
 
@@ -70,7 +73,7 @@ const endFirstThread = "PROCTREE_TEST_END_FIRST_THREAD"
 // init runs on the first thread of the process.
 func init() {
 	if os.Getenv(endFirstThread) != "" {
-		go time.Sleep(time.Hour) // it is killed
+		go time.Sleep(time.Hour) // another thread lives until the test kills this process
 		_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
 	}
 }
@@ -85,11 +88,11 @@ func TestFirstThreadEnds(t *testing.T) {
 		testkit.Must(t, err)
 		return s.State == 'Z'
 	})
-	all := children()
-	if listed := Descendants(ownDescendants(), os.Getpid(), nil); len(all) != 1 || len(listed) != 1 {
-		t.Errorf("found %+v and %+v, want one that lives", listed, all)
+	all := liveDescendants()
+	if listed := Descendants(candidates(), os.Getpid(), nil); len(all) != 1 || len(listed) != 1 {
+		t.Errorf("found %+v and %+v, want one live process in each", listed, all)
 	}
 	testkit.Must(t, child.Process.Kill())
-	testkit.Eventually(t, "the process has ended", func() bool { return len(children()) == 0 })
+	testkit.Eventually(t, "the process has ended", func() bool { return len(liveDescendants()) == 0 })
 	_ = child.Wait()
 }

@@ -14,33 +14,35 @@ import (
 	"golock/internal/entry"
 )
 
-// plan is what a new process does before it is the program: a list of system calls. Go code cannot
-// run there. Its first two fields are read by fork, and all of it is reached through it, so that the
-// garbage collector keeps it.
+// plan is the list of system calls that a new process makes before it executes the program. Go code
+// cannot run in that process. The system calls get addresses of the other fields, so plan keeps them
+// from the garbage collector.
 type plan struct {
-	first *step
+	// The assembly of fork reads these two fields at these offsets.
+	first *call
 	count int
 
-	steps   []step
-	names   []string // of the steps' system calls
-	ignore  action
-	initial action // the default action
-	mask    uint64
-	limit   unix.Rlimit
-	path    *byte
-	argv    []*byte
-	env     []*byte
+	calls         []call
+	names         []string // the names of the calls, for errors
+	ignoreAction  action
+	defaultAction action
+	mask          uint64
+	limit         unix.Rlimit
+	path          *byte
+	argv          []*byte
+	env           []*byte
 }
 
-// step is a system call. The process ends after one that fails, or whose result is another one than
-// want.
-type step struct {
+// call is a system call of the new process. The process ends after a call that fails or that has
+// another result than wanted.
+type call struct {
 	number uintptr
 	args   [4]uintptr
-	want   uintptr // anyResult: what is not an error
-	result uintptr // written by the process
+	want   uintptr // the result that is wanted, or anyResult
+	result uintptr // the new process writes it
 }
 
+// anyResult accepts every result that is not an error.
 const anyResult = ^uintptr(0)
 
 const execve = "execve"
@@ -50,16 +52,16 @@ const execve = "execve"
 type action [4]uintptr
 
 const (
-	sigIgn   = 1
-	setSize  = 8 // bytes of a signal set
-	lastSig  = 64
-	allBlock = ^uint64(0)
+	sigIgn     = 1
+	setSize    = 8 // bytes of a signal set
+	lastSig    = 64
+	allSignals = ^uint64(0)
 )
 
-// fork starts a process that goes through the plan. The result is a process or a negative errno.
+// fork starts a process that makes the calls of the plan. It returns the PID or a negative errno.
 func fork(p *plan) (pid uintptr)
 
-// forkExec is Fork for a process that began in package entry.
+// forkExec does what Fork does, in a process that began in package entry.
 func forkExec(path string, argv, env []string, attr *syscall.SysProcAttr) (pid int, err error) {
 	p, err := newPlan(path, argv, env, attr)
 	if err != nil {
@@ -69,17 +71,18 @@ func forkExec(path string, argv, env []string, attr *syscall.SysProcAttr) (pid i
 	defer syscall.ForkLock.Unlock()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// A signal to the new process must not run a handler of this one, which shares its memory.
-	all, before := allBlock, uint64(0)
-	sigprocmask(&all, &before)
+	// The new process shares the memory of this one, so a signal to it must not run a handler.
+	mask := allSignals
+	var previousMask uint64
+	sigprocmask(&mask, &previousMask)
 	result := fork(p)
-	sigprocmask(&before, nil)
+	sigprocmask(&previousMask, nil)
 	if errno := asErrno(result); errno != 0 {
 		return 0, setupError("clone", errno)
 	}
 	pid = int(result)
-	for i, s := range p.steps {
-		if errno := asErrno(s.result); errno != 0 {
+	for i, c := range p.calls {
+		if errno := asErrno(c.result); errno != 0 {
 			_, _ = eintr.Get(func() (int, error) { return syscall.Wait4(pid, nil, 0, nil) })
 			return 0, setupError(p.names[i], errno)
 		}
@@ -88,8 +91,8 @@ func forkExec(path string, argv, env []string, attr *syscall.SysProcAttr) (pid i
 	return pid, nil
 }
 
-// setupError is the error of a system call of a new process: that of execve concerns the program, and
-// a lack of processes or memory concerns the whole machine. All others are refusals of a call.
+// setupError makes the error of a failed call of the new process. It names the call, unless the
+// program (execve) or the machine (a lack of processes or memory) is the cause.
 func setupError(call string, errno syscall.Errno) error {
 	if call == execve || errno == syscall.EAGAIN || errno == syscall.ENOMEM {
 		return errno
@@ -98,7 +101,7 @@ func setupError(call string, errno syscall.Errno) error {
 }
 
 func newPlan(path string, argv, env []string, attr *syscall.SysProcAttr) (*plan, error) {
-	p := &plan{ignore: action{sigIgn}}
+	p := &plan{ignoreAction: action{sigIgn}}
 	var err error
 	if p.path, err = syscall.BytePtrFromString(path); err != nil {
 		return nil, err
@@ -114,29 +117,31 @@ func newPlan(path string, argv, env []string, attr *syscall.SysProcAttr) (*plan,
 	}
 	if attr.Pdeathsig != 0 {
 		p.add("prctl", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(attr.Pdeathsig))
+		// If the parent died before prctl, the new process would never get the signal.
 		p.add("getppid", unix.SYS_GETPPID)
-		p.steps[len(p.steps)-1].want = uintptr(unix.Getpid()) // another one: it is dead already
+		p.calls[len(p.calls)-1].want = uintptr(unix.Getpid())
 	}
 	p.addSignals()
-	if limit, raised := raisedLimit(); raised {
+	if limit, isRaised := raisedLimit(); isRaised {
 		p.limit = limit
 		p.add("prlimit64", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&p.limit)), 0)
 	}
 	p.add("rt_sigprocmask", unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&p.mask)), 0, setSize)
 	p.add(execve, unix.SYS_EXECVE, uintptr(unsafe.Pointer(p.path)), uintptr(unsafe.Pointer(&p.argv[0])), uintptr(unsafe.Pointer(&p.env[0])))
-	p.first, p.count = &p.steps[0], len(p.steps)
+	p.first, p.count = &p.calls[0], len(p.calls)
 	return p, nil
 }
 
 func (p *plan) add(name string, number uintptr, args ...uintptr) {
-	s := step{number: number, want: anyResult}
-	copy(s.args[:], args)
-	p.steps = append(p.steps, s)
+	c := call{number: number, want: anyResult}
+	copy(c.args[:], args)
+	p.calls = append(p.calls, c)
 	p.names = append(p.names, name)
 }
 
-// addSignals restores what the caller of this process ignored. What this process catches has its
-// default action before signals are unblocked.
+// addSignals adds the calls that make the new process ignore what the caller of this process ignored.
+// All other signals get their default action before they are unblocked, so that none runs a handler
+// of this process.
 func (p *plan) addSignals() {
 	p.mask, _ = entry.Mask()
 	ignored, _ := entry.Ignored()
@@ -144,39 +149,41 @@ func (p *plan) addSignals() {
 		if sig == uintptr(unix.SIGKILL) || sig == uintptr(unix.SIGSTOP) {
 			continue
 		}
-		act := &p.initial
+		act := &p.defaultAction
 		if ignored&(1<<(sig-1)) != 0 {
-			act = &p.ignore
+			act = &p.ignoreAction
 		}
 		p.add("rt_sigaction", unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(act)), 0, setSize)
 	}
 }
 
-// raisedLimit is the caller's limit of open files, if it is the Go runtime that has raised it
-// (syscall/rlimit.go): another process may have set it meanwhile.
-func raisedLimit() (before unix.Rlimit, raised bool) {
-	before, _ = entry.OpenFiles()
-	var now unix.Rlimit
-	err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &now)
-	return before, err == nil && now.Max == before.Max && now.Cur == now.Max-1 && before.Cur < now.Cur
+// raisedLimit returns the caller's limit of open files, and whether the Go runtime has raised it
+// (syscall/rlimit.go). If another process has set the limit meanwhile, it must not be restored.
+func raisedLimit() (original unix.Rlimit, isRaised bool) {
+	original, _ = entry.OpenFiles()
+	var current unix.Rlimit
+	err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &current)
+	isOfRuntime := current.Max == original.Max && current.Cur == current.Max-1 && original.Cur < current.Cur
+	return original, err == nil && isOfRuntime
 }
 
-// replace is Exec for a process that began in package entry.
+// replace does what Exec does, in a process that began in package entry.
 func replace(path string, argv, env []string) error {
 	ignored, _ := entry.Ignored()
-	var before [lastSig + 1]action
+	var previous [lastSig + 1]action
 	for sig := uintptr(1); sig <= lastSig; sig++ {
-		sigaction(sig, nil, &before[sig])
+		sigaction(sig, nil, &previous[sig])
+		isIgnoredNow := previous[sig][0] == sigIgn
 		switch {
 		case ignored&(1<<(sig-1)) != 0:
 			sigaction(sig, &action{sigIgn}, nil)
-		case before[sig][0] == sigIgn, sig == uintptr(unix.SIGURG): // which drops one of the Go runtime that is pending
+		case isIgnoredNow, sig == uintptr(unix.SIGURG): // the default action drops a pending URG of the Go runtime
 			sigaction(sig, &action{}, nil)
 		}
 	}
 	err := syscall.Exec(path, argv, env)
 	for sig := uintptr(1); sig <= lastSig; sig++ {
-		sigaction(sig, &before[sig], nil)
+		sigaction(sig, &previous[sig], nil)
 	}
 	return err
 }

@@ -4,7 +4,7 @@ package spawn
 
 import "syscall"
 
-// Package entry knows nothing of the caller here: forkExec and replace are not called.
+// In this build package entry does not run, so Fork and Exec never call forkExec and replace.
 
 func forkExec(path string, argv, env []string, attr *syscall.SysProcAttr) (pid int, err error) {
 	return 0, syscall.ENOSYS

@@ -1,8 +1,8 @@
-// Package spelling finds the word that a misspelt one was meant to be.
+// Package spelling finds the word that somebody meant who has misspelt it.
 package spelling
 
-// Nearest gives the candidate that a word is a misspelling of; "": none. It may differ in two
-// letters, in a short word in less than half.
+// Nearest returns the candidate that differs least from a word, or "" if no candidate is similar.
+// Candidates may differ in two letters, for short words in fewer than half of the letters.
 func Nearest(word string, candidates []string) string {
 	for n := range min(3, (len(word)+1)/2) {
 		for _, c := range candidates {
@@ -14,9 +14,9 @@ func Nearest(word string, candidates []string) string {
 	return ""
 }
 
-// shortWord is the length from which on a word that differs in one letter is likely a misspelling.
+// longWord is the length from which on a word that differs in one letter is likely a misspelling.
 // Shorter words have too many neighbours: PORT and HOST are no misspellings of NOTE and HOLD.
-const shortWord = 5
+const longWord = 5
 
 // IsMisspelling reports whether a word is likely a misspelling of another one: a single letter is wrong,
 // missing, extra or swapped with its neighbour. In a word of fewer than five letters only a doubled
@@ -25,23 +25,27 @@ func IsMisspelling(word, of string) bool {
 	if word == of {
 		return false
 	}
-	if len(of) >= shortWord {
+	if len(of) >= longWord {
 		return within(1, word, of)
 	}
 	for i := range len(of) {
-		doubled := of[:i+1] + of[i:]
-		if word == doubled {
+		withDoubledLetter := of[:i+1] + of[i:]
+		if word == withDoubledLetter {
 			return true
 		}
-		if i+1 < len(of) && word == of[:i]+of[i+1:i+2]+of[i:i+1]+of[i+2:] {
+		if i+1 == len(of) {
+			continue
+		}
+		withSwappedLetters := of[:i] + of[i+1:i+2] + of[i:i+1] + of[i+2:]
+		if word == withSwappedLetters {
 			return true
 		}
 	}
 	return false
 }
 
-// within reports whether n letters, inserted, deleted, replaced or swapped with their neighbour,
-// turn one word into the other.
+// within reports whether at most n edits turn a into b. An edit inserts, deletes or replaces a
+// letter, or swaps two neighbours (Damerau-Levenshtein distance).
 func within(n int, a, b string) bool {
 	switch {
 	case n < 0:
@@ -51,6 +55,9 @@ func within(n int, a, b string) bool {
 	case a[0] == b[0]:
 		return within(n, a[1:], b[1:])
 	}
-	swapped := len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0]
-	return within(n-1, a[1:], b) || within(n-1, a, b[1:]) || within(n-1, a[1:], b[1:]) || swapped && within(n-1, a[2:], b[2:])
+	if within(n-1, a[1:], b) || within(n-1, a, b[1:]) || within(n-1, a[1:], b[1:]) {
+		return true
+	}
+	isSwapped := len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0]
+	return isSwapped && within(n-1, a[2:], b[2:])
 }

@@ -1,5 +1,6 @@
-// Package userns knows what a user namespace does to IDs (user_namespaces(7)): in unshare -r, bwrap and
-// flatpak root of the host has no ID, and what belongs to root shows the overflow ID.
+// Package userns translates the IDs of users in a user namespace (user_namespaces(7)). Under
+// unshare -r, bwrap and flatpak, root of the host has no ID of its own, and its files show the
+// overflow ID.
 package userns
 
 import (
@@ -11,13 +12,13 @@ import (
 	"golock/internal/procfs"
 )
 
-// usualOverflow is the overflow ID where it cannot be read.
+// usualOverflow is the kernel's default overflow ID.
 const usualOverflow = 65534
 
-// Root is the user ID that files of the host's root have here. mapped reports whether it is 0. If it is not,
-// the ID stands for every user that this namespace does not map: only a file in a place where root alone
-// can put files is root's then.
-func Root() (uid uint32, mapped bool) {
+// Root returns the user ID that files of the host's root have here, and whether this namespace maps
+// root, so that the ID is 0. If it does not, the ID stands for every user without a mapping. A file
+// with that ID belongs to root only if it is in a place where root alone can put files.
+func Root() (uid uint32, isMapped bool) {
 	var st unix.Stat_t
 	if unix.Stat("/", &st) != nil || st.Uid == 0 {
 		return 0, true
@@ -29,7 +30,7 @@ func Root() (uid uint32, mapped bool) {
 	return overflow, false
 }
 
-// overflowID reads the ID of users without a mapping (proc(5)).
+// overflowID returns the ID that stands for users without a mapping (proc(5)).
 func overflowID() uint32 {
 	text, err := procfs.Read("/proc/sys/kernel/overflowuid", 32)
 	if err != nil {
@@ -42,18 +43,18 @@ func overflowID() uint32 {
 	return uint32(id)
 }
 
-// StandsForOthers reports whether the kernel shows also other users as uid here: those that this
-// namespace does not map. A check of the user of a peer proves nothing then.
+// StandsForOthers reports whether the kernel shows all users that this namespace does not map as uid.
+// Then a check of the user of a peer proves nothing.
 func StandsForOthers(uid int) bool {
 	const initial = 0xEFFFFFFD // the first user namespace of every Linux (PROC_USER_INIT_INO)
 	return uint32(uid) == overflowID() && procfs.Namespace("user") != initial
 }
 
-// RealUser gives the ID of the user that uid is on the host, if this is a user namespace that does not map
-// root (unshare -r, bwrap): there the host's files are used under a name that means nothing to the
-// host. Elsewhere, as in a container with a root of its own, it gives uid.
+// RealUser returns the ID that uid has outside of a user namespace that does not map root (unshare
+// -r, bwrap). Such a namespace uses the files of the host, so the user of the host counts. Elsewhere,
+// as in a container with a root of its own, RealUser returns uid.
 func RealUser(uid int) int {
-	if _, mapped := Root(); mapped {
+	if _, isMapped := Root(); isMapped {
 		return uid
 	}
 	text, err := procfs.Read("/proc/self/uid_map", 512)

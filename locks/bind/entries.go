@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	widestGap  = 8  // beyond so many free units it is rather somebody else's port
-	unknownMax = -1 // the kernel is not told a holder's max
+	widestGap  = 8  // a port after more free units than this likely belongs to another program
+	unknownMax = -1 // the kernel does not know the max of a holder
 )
 
-// Entries implements locks.Store, whatever the name: there is one lock. Nobody knows
-// who waits. The process of a holder is shown to those who may look into it.
+// Entries implements locks.Store. It ignores the name, because a store has one lock. It cannot list
+// waiters. It shows the process of a holder only to users who may read its descriptors.
 func (s *Store) Entries(_ context.Context, name string) (entries []locks.Entry, _ error) {
 	inodes := s.inodes(s.Abilities().MaxUnits)
 	if slices.Max(inodes) == 0 {
 		return nil, nil
 	}
-	users := map[uint64][]int{} // the processes that have a socket open, by its inode
+	users := map[uint64][]int{} // the processes that have a socket open, by the inode of the socket
 	for _, pid := range procfs.PIDs() {
 		sockets, _ := procfs.SocketsOf(pid)
 		for _, inode := range sockets {
@@ -43,7 +43,7 @@ func (s *Store) Entries(_ context.Context, name string) (entries []locks.Entry, 
 	return entries, nil
 }
 
-// inodes are those of the sockets that have the first units now; 0: nobody.
+// inodes returns the inodes of the sockets at the first units. A free unit has 0.
 func (s *Store) inodes(units int) (found []uint64) {
 	listeners := s.address.listeners()
 	for unit := range units {
@@ -52,7 +52,8 @@ func (s *Store) inodes(units int) (found []uint64) {
 	return found
 }
 
-// IsOpen implements kernel.Lock: the process has one of the units of the request.
+// IsOpen implements kernel.Lock. It reports whether the process has one of the request's units
+// open.
 func (s *Store) IsOpen(pid int, r locks.Request) (bool, error) {
 	sockets, err := procfs.SocketsOf(pid)
 	for _, inode := range s.inodes(r.Claim.Max) {
@@ -63,8 +64,8 @@ func (s *Store) IsOpen(pid int, r locks.Request) (bool, error) {
 	return false, err
 }
 
-// Examine implements locks.Store. It never takes the address: a run with -n would find
-// it taken.
+// Examine implements locks.Store. It never takes the address, because a run with -n would find it
+// taken.
 func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error) {
 	var found locks.Findings
 	s.address.examine(&found)

@@ -14,7 +14,7 @@ import (
 	"golock/locks"
 )
 
-// port is a TCP port of one address of this machine; unit N is the Nth after it.
+// port is a TCP port of an address of this machine. Unit N is the Nth port after it.
 type port struct{ first netip.AddrPort }
 
 // NewPort reads ADDRESS:PORT.
@@ -27,7 +27,8 @@ func NewPort(text string) (*Store, error) {
 		return nil, fmt.Errorf("port: %q is not a number from 1 to 65535", text[i+1:])
 	}
 	first, err := netip.ParseAddrPort(text)
-	switch a := first.Addr(); {
+	a := first.Addr()
+	switch {
 	case err != nil:
 		return nil, fmt.Errorf("host: %q is no IP address; a name could mean different ones at different times", text[:i])
 	case a.IsUnspecified():
@@ -61,7 +62,7 @@ func (p *port) listeners() map[string]uint64 { return procfs.TCPListeners() }
 
 func (p *port) listenerKey(unit int) string { return procfs.TCPName(p.unit(unit)) }
 
-// examine looks whether the kernel gives the port to outgoing connections.
+// examine reports whether the kernel may give the port to outgoing connections.
 func (p *port) examine(found *locks.Findings) {
 	var low, high int
 	number := int(p.first.Port())

@@ -1,9 +1,9 @@
-// Package bind takes an address of the kernel for a lock: a TCP port, an abstract
-// name or a socket file. Only one socket can have it.
+// Package bind uses an address of the kernel as a lock: a TCP port, an abstract name or a socket
+// file. Only one socket can have an address.
 //
-// The kernel frees an address however a process ends. There is no order. A max of N is N
-// addresses, of which a holder has one: everybody must name the same N. The sockets listen,
-// so that others see them. Nobody accepts a connection.
+// The kernel frees an address however a process ends. There is no order. A max of N is N addresses,
+// of which a holder has one, so all runs must name the same N. The sockets listen, so that other
+// processes can see them. Nobody accepts a connection.
 package bind
 
 import (
@@ -18,22 +18,22 @@ import (
 	"golock/locks/kernel"
 )
 
-// Store is one address, or the first of several. It does nothing until it is used.
+// Store is an address, or the first of several. The constructors do no I/O.
 type Store struct{ address address }
 
-// address is a kind of address. Unit 0 is the one in the URL.
+// address is a kind of address. Unit 0 is the address in the URL.
 type address interface {
 	url() string
-	units() int                                                 // how many there can be
-	take(unit int) (fds []int, release func() error, err error) // kernel.ErrTaken: somebody has it
-	listeners() map[string]uint64                               // the inodes of all sockets of the kind, by address
-	listenerKey(unit int) string                                // an address as in listeners; "" if nobody can have it now
+	units() int                                                 // how many units there can be
+	take(unit int) (fds []int, release func() error, err error) // fails with kernel.ErrTaken if another process has the unit
+	listeners() map[string]uint64                               // the inodes of all sockets of this kind, by address
+	listenerKey(unit int) string                                // the address of a unit as listeners has it; "" if the unit is certainly free
 	examine(found *locks.Findings)
 }
 
 const (
-	maxUnits = 256                    // as many are tried ten times a second
-	interval = 100 * time.Millisecond // of the attempts: the kernel wakes nobody for an address
+	maxUnits = 256                    // a waiter tries all units ten times a second
+	interval = 100 * time.Millisecond // time between two attempts, as the kernel wakes nobody when an address is free
 )
 
 // URL implements locks.Store.
@@ -47,7 +47,7 @@ func (s *Store) Abilities() locks.Abilities {
 		NoWeight: "without a queue a heavier run could wait for ever behind lighter ones",
 		NoShared: "an address cannot be shared; a lock for several is --max N",
 
-		InheritorsKeep: isSocket && !name.isFile(), // an abstract name is free when nobody has it open
+		InheritorsKeep: isSocket && !name.isFile(), // an abstract name is free when no process has the socket open
 	}
 }
 
@@ -59,7 +59,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 	return kernel.Join(ctx, s, r)
 }
 
-// Take implements kernel.Lock: it takes the first unit that is free.
+// Take implements kernel.Lock. It takes the first free unit.
 func (s *Store) Take(r locks.Request) (*kernel.Lease, error) {
 	for unit := range r.Claim.Max {
 		fds, release, err := s.address.take(unit)
@@ -75,50 +75,55 @@ func (s *Store) Take(r locks.Request) (*kernel.Lease, error) {
 
 // Wait implements kernel.Lock.
 func (s *Store) Wait(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
-	for tick := time.Tick(interval); ; {
+	tick := time.Tick(interval)
+	for {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-tick:
 		}
-		if l, err := s.Take(r); err != kernel.ErrTaken {
-			return l, err
+		lease, err := s.Take(r)
+		if err != kernel.ErrTaken {
+			return lease, err
 		}
 	}
 }
 
-// maxAttempts is how often a newcomer tries when another one tries at the same moment.
+// maxAttempts limits how often a newcomer tries while others try at the same moment.
 const maxAttempts = 20
 
-// listen takes an address: kernel.ErrTaken if somebody else has it. SO_REUSEADDR lets a
-// port be bound beside what is left of a server's connections (TIME_WAIT) or of a
-// released slot, but not beside a socket that listens or lacks the option. Of several
-// newcomers that have bound it one listens first. All can fail at once, so they try again.
+// listen takes an address. It fails with kernel.ErrTaken if another process has it. SO_REUSEADDR
+// lets a port be bound although connections of a server (TIME_WAIT) or a released slot still use
+// it. It does not if a socket there listens or lacks the option. Of several newcomers that have
+// bound the port, the first to listen gets it. All can fail at once, so they try again.
 func listen(domain int, to unix.Sockaddr, name string) (fds []int, release func() error, err error) {
 	for range maxAttempts {
 		fd, err := newSocket(domain, name)
 		if err != nil {
 			return nil, nil, err
 		}
-		op, err := "setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		call := "setsockopt"
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 		if err == nil {
-			op, err = "bind", unix.Bind(fd, to)
+			call = "bind"
+			err = unix.Bind(fd, to)
 		}
 		if err == nil {
-			op, err = "listen", unix.Listen(fd, 1)
+			call = "listen"
+			err = unix.Listen(fd, 1)
 		}
 		if err == nil {
 			fd = fdtable.MoveHigh(fd)
 			return []int{fd}, func() error {
-				_ = unix.Shutdown(fd, unix.SHUT_RDWR) // also for those who inherited the socket
+				_ = unix.Shutdown(fd, unix.SHUT_RDWR) // frees the address also if other processes have inherited the socket
 				return unix.Close(fd)
 			}, nil
 		}
 		unix.Close(fd)
-		failed := &locks.PathError{Op: op, Path: name, Err: err}
+		failed := &locks.PathError{Op: call, Path: name, Err: err}
 		switch err {
 		case unix.EADDRINUSE:
-			if op == "listen" {
+			if call == "listen" {
 				time.Sleep(20*time.Microsecond + rand.N(300*time.Microsecond))
 				continue
 			}

@@ -18,15 +18,16 @@ import (
 	"golock/locks/lockfile"
 )
 
-// longestName is how many bytes the address of a unix socket can have (unix(7)),
-// with the @ that stands for the first byte of an abstract one.
+// longestName is the number of bytes in the address of a unix socket (unix(7)). It includes the @
+// that stands for the first byte of an abstract name.
 const longestName = 107
 
-// socketName is the address of a unix socket: @NAME, or the path of a socket file.
+// socketName is the address of a unix socket: @NAME for an abstract name, or the path of a socket
+// file.
 type socketName string
 
-// NewAbstract takes an abstract name, of one byte or more. Whoever has the socket open
-// has the name, also what a command has left behind.
+// NewAbstract makes a store of an abstract name of at least one byte. Every process that has the
+// socket open keeps the name, also a process that a command has left behind.
 func NewAbstract(text string) (*Store, error) {
 	if text == "" || len(text) >= longestName || strings.ContainsRune(text, 0) {
 		return nil, fmt.Errorf("name: is %d bytes long: want 1 to %d without a zero byte, as in bind://@job", len(text), longestName-1)
@@ -34,7 +35,7 @@ func NewAbstract(text string) (*Store, error) {
 	return &Store{socketName("@" + text)}, nil
 }
 
-// NewSocket takes the absolute path of a socket file.
+// NewSocket makes a store of a socket file, by its absolute path.
 func NewSocket(path string) (*Store, error) {
 	if len(path) > longestName {
 		return nil, fmt.Errorf("path: is %d bytes long, a socket's can have at most %d", len(path), longestName)
@@ -46,7 +47,7 @@ func (n socketName) url() string { return (&url.URL{Scheme: "bind", Path: string
 
 func (n socketName) isFile() bool { return n[0] == '/' }
 
-// unit is NAME, NAME.1, NAME.2 ...
+// unit returns NAME, NAME.1, NAME.2 ...
 func (n socketName) unit(number int) socketName {
 	if number == 0 {
 		return n
@@ -70,8 +71,8 @@ func (n socketName) take(unit int) (fds []int, release func() error, err error) 
 	return listen(unix.AF_UNIX, &unix.SockaddrUnix{Name: name}, name)
 }
 
-// takeFile takes a socket file, which stays when its holder dies. Only who has PATH.lock
-// locked may remove it, or bind: it stays locked as long as the slot is held.
+// takeFile takes a socket file, which stays when its holder dies. Only a process that has PATH.lock
+// locked may remove the file or bind it. A holder keeps PATH.lock locked.
 func takeFile(path string) (fds []int, release func() error, err error) {
 	lock, err := lockfile.New(lockfile.Flock, path+".lock").Take(locks.Request{Claim: locks.Claim{Max: 1}})
 	if err != nil {
@@ -86,7 +87,7 @@ func takeFile(path string) (fds []int, release func() error, err error) {
 		return nil, nil, err
 	}
 	var ours unix.Stat_t
-	_ = unix.Lstat(path, &ours) // if that fails, the next one removes it
+	_ = unix.Lstat(path, &ours) // if this fails, the next holder removes the file
 	return append(fds, lock.Files()...), func() error {
 		var now unix.Stat_t
 		if unix.Lstat(path, &now) == nil && kernel.SameFile(&now, &ours) {
@@ -97,11 +98,12 @@ func takeFile(path string) (fds []int, release func() error, err error) {
 	}, nil
 }
 
-// removeLeftOver removes a socket file at which nobody listens. Only sockets are
-// removed, so anything else is an error.
+// removeLeftOver removes a socket file at which no process listens. It fails if the file is not a
+// socket, because only sockets are removed.
 func removeLeftOver(path string) error {
 	var st unix.Stat_t
-	switch err := unix.Lstat(path, &st); {
+	err := unix.Lstat(path, &st)
+	switch {
 	case err == unix.ENOENT:
 		return nil
 	case err != nil:
@@ -114,10 +116,12 @@ func removeLeftOver(path string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	switch err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err {
+	err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+	switch err {
 	case nil, unix.EAGAIN, unix.EPROTOTYPE, unix.EINTR:
-		return kernel.ErrTaken // EAGAIN: the listener's queue is full; EPROTOTYPE: a socket of another kind
-	case unix.ECONNREFUSED, unix.ENOENT:
+		// EAGAIN says that the queue of the listener is full, EPROTOTYPE that the socket has another type.
+		return kernel.ErrTaken
+	case unix.ECONNREFUSED, unix.ENOENT: // no process listens
 	default:
 		return &locks.PathError{Op: "connect", Path: path, Err: err, Hint: "who may not write the socket cannot see whether somebody listens"}
 	}
@@ -129,7 +133,7 @@ func removeLeftOver(path string) error {
 
 func (n socketName) listeners() map[string]uint64 { return procfs.UnixListeners() }
 
-// listenerKey leaves out a socket file that was released: its socket may live on.
+// listenerKey returns "" for a socket file that was released, because its socket may still be open.
 func (n socketName) listenerKey(unit int) string {
 	path := string(n.unit(unit))
 	if _, err := os.Lstat(path); err != nil && n.isFile() {

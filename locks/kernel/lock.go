@@ -1,4 +1,4 @@
-// Package kernel is what the engines on kernel locks share: local, lockfile and bind.
+// Package kernel has what the engines on kernel locks share: local, lockfile and bind.
 package kernel
 
 import (
@@ -9,19 +9,19 @@ import (
 	"golock/locks"
 )
 
-// ErrTaken says that somebody else has the lock.
+// ErrTaken says that another process holds the lock.
 var ErrTaken = errors.New("is taken")
 
-// Lock is the lock of an engine that keeps no queue.
+// Lock is the lock of an engine without a queue.
 type Lock interface {
-	Take(r locks.Request) (*Lease, error)                      // ErrTaken; waits for nothing
-	Wait(ctx context.Context, r locks.Request) (*Lease, error) // until it is taken
-	IsOpen(pid int, r locks.Request) (bool, error)             // whether a process has it open
+	Take(r locks.Request) (*Lease, error)                      // fails with ErrTaken instead of waiting
+	Wait(ctx context.Context, r locks.Request) (*Lease, error) // waits until the lock is free
+	IsOpen(pid int, r locks.Request) (bool, error)             // reports whether a process has the lock's file open
 
-	Entries(ctx context.Context, name string) ([]locks.Entry, error) // locks.Store
+	Entries(ctx context.Context, name string) ([]locks.Entry, error) // implements locks.Store
 }
 
-// Join gives a ticket that has a lease, or that has to wait for one.
+// Join takes the lock, or returns a ticket whose Wait takes it later.
 func Join(ctx context.Context, l Lock, r locks.Request) (locks.Ticket, error) {
 	lease, err := l.Take(r)
 	switch {
@@ -30,20 +30,21 @@ func Join(ctx context.Context, l Lock, r locks.Request) (locks.Ticket, error) {
 	case !errors.Is(err, ErrTaken):
 		return nil, err
 	}
-	if inside := enclosing(ctx, l, r); inside != nil || r.NoWait {
+	inside := enclosing(ctx, l, r)
+	if inside != nil || r.NoWait {
 		return nil, &locks.BusyError{Name: r.Name, Inside: inside}
 	}
 	return &ticket{lock: l, request: r}, nil
 }
 
-// ticket has a lease, or waits for it.
+// ticket has a lease, or waits for one.
 type ticket struct {
 	lock    Lock
 	request locks.Request
 	lease   *Lease
 }
 
-// These implement locks.Ticket. Nobody can be evicted.
+// These methods implement locks.Ticket. A plain lock knows no eviction.
 func (t *ticket) Queued() bool            { return t.lease == nil }
 func (t *ticket) Replaced() []locks.Entry { return nil }
 func (t *ticket) Evicted() error          { return nil }
@@ -51,14 +52,15 @@ func (t *ticket) Evicted() error          { return nil }
 // Wait implements locks.Ticket.
 func (t *ticket) Wait(ctx context.Context) (_ locks.Lease, err error) {
 	if t.lease == nil {
-		if t.lease, err = t.lock.Wait(ctx, t.request); err != nil {
+		t.lease, err = t.lock.Wait(ctx, t.request)
+		if err != nil {
 			return nil, err
 		}
 	}
 	return t.lease, nil
 }
 
-// Lease is a lock that open descriptors hold.
+// Lease is a lock that is held as long as its descriptors are open.
 type Lease struct {
 	locks.Lasting
 	grant   locks.Grant
@@ -66,13 +68,13 @@ type Lease struct {
 	release func() error
 }
 
-// NewLease makes a lease. release closes the descriptors. It must free the lock also
-// if other processes have inherited them.
+// NewLease makes a lease. release closes the descriptors. It must free the lock even if other
+// processes have inherited the descriptors.
 func NewLease(grant locks.Grant, fds []int, release func() error) *Lease {
 	return &Lease{grant: grant, fds: fds, release: sync.OnceValue(release)}
 }
 
-// These implement locks.Lease. Nobody can take it back, but for a lease that says otherwise.
+// These methods implement locks.Lease. An engine with evictions replaces Evicted.
 func (l *Lease) Grant() locks.Grant            { return l.grant }
 func (l *Lease) Files() []int                  { return l.fds }
 func (l *Lease) Evicted() error                { return nil }

@@ -12,9 +12,11 @@ import (
 	"golock/locks"
 )
 
-// enclosing is the run around this process that holds the lock. GOLOCK_HELD (Request.Within) alone is
-// no proof: processes that an earlier run left behind have it too. Where an ancestor may not be looked
-// into, or is outside of this pid namespace, it decides unless it is seen that others hold the lock.
+// enclosing returns the run around this process that holds the lock, or nil. GOLOCK_HELD
+// (Request.Within) alone proves nothing, because processes that an earlier run left behind have it
+// too. So enclosing looks for an ancestor that has the lock's file open. If /proc hides an
+// ancestor, or an ancestor is outside of this pid namespace, GOLOCK_HELD counts, unless all holders
+// are seen to be other processes.
 func enclosing(ctx context.Context, l Lock, r locks.Request) *locks.Ref {
 	if len(r.Within) == 0 {
 		return nil
@@ -23,21 +25,21 @@ func enclosing(ctx context.Context, l Lock, r locks.Request) *locks.Ref {
 	if _, err := procfs.Self(); err != nil {
 		return inside
 	}
-	hidden := !procfs.SeesAllAncestors()
+	isHidden := !procfs.SeesAllAncestors()
 	for _, pid := range append([]int{os.Getpid()}, procfs.Ancestors(os.Getpid())...) {
 		isOpen, err := l.IsOpen(pid, r)
 		if isOpen {
 			return inside
 		}
-		hidden = hidden || os.IsPermission(err)
+		isHidden = isHidden || os.IsPermission(err)
 	}
-	if hidden && !heldByOthers(ctx, l, r) {
+	if isHidden && !heldByOthers(ctx, l, r) {
 		return inside
 	}
 	return nil
 }
 
-// heldByOthers reports whether every holder is seen and none is an ancestor of this process.
+// heldByOthers reports whether all holders are known and none is an ancestor of this process.
 func heldByOthers(ctx context.Context, l Lock, r locks.Request) bool {
 	entries, err := l.Entries(ctx, r.Name)
 	if err != nil || len(entries) == 0 {
@@ -52,8 +54,8 @@ func heldByOthers(ctx context.Context, l Lock, r locks.Request) bool {
 	})
 }
 
-// Roots keeps those live processes of a list whose parent is not in it: of several
-// that have a file open, the one that opened it.
+// Roots keeps those live processes of a list whose parent is not in the list. Of several processes
+// that have a file open, these have not inherited it.
 func Roots(pids []int) []int {
 	var roots []int
 	for _, pid := range pids {
@@ -64,9 +66,9 @@ func Roots(pids []int) []int {
 	return roots
 }
 
-// Describe fills in what the kernel tells about a process; 0 stands for one that is
-// not known. Its age counts from the start of the process: nobody records when it took a lock. It reports
-// false if the process is gone.
+// Describe adds what the kernel tells about a process to an entry. It returns false if the process
+// is gone, or if pid is 0 because the process is not known. The age counts from the start of the
+// process, because nothing records when it took the lock.
 func Describe(e *locks.Entry, pid int) bool {
 	e.PID, e.UID = pid, -1
 	e.Host, _ = os.Hostname()
@@ -79,5 +81,5 @@ func Describe(e *locks.Entry, pid int) bool {
 	return true
 }
 
-// SameFile reports whether two stat(2) results are of one file.
+// SameFile reports whether two results of stat(2) describe the same file.
 func SameFile(a, b *unix.Stat_t) bool { return a.Ino == b.Ino && a.Dev == b.Dev }

@@ -7,18 +7,18 @@ import (
 	"golock/locks"
 )
 
-// The instants in a lock file are those of CLOCK_BOOTTIME in the initial time namespace, which all
-// processes of the machine can compute. In another namespace the clock is ahead or behind by days
-// (time_namespaces(7)).
+// The times in a lock file are those of CLOCK_BOOTTIME in the initial time namespace, because all
+// processes of the machine can compute them. In another time namespace that clock is ahead or
+// behind, perhaps by days (time_namespaces(7)).
 
-// clockShared is the value of stored.clock where the writer knew its time namespace. Otherwise its
-// instants are those of its own CLOCK_BOOTTIME.
+// clockShared is the value of stored.clock if the writer knew its time namespace. If it did not,
+// the times in its record are those of its own CLOCK_BOOTTIME.
 const clockShared = 1
 
-// clock is how this process reads instants.
+// clock converts times in a lock file to times of this process.
 type clock struct {
-	ahead    time.Duration // of its CLOCK_BOOTTIME
-	isShared bool          // false: its time namespace is not known
+	ahead    time.Duration // how far CLOCK_BOOTTIME of this process is ahead of the initial namespace
+	isShared bool          // false if the time namespace of this process is not known
 }
 
 func readClock() clock {
@@ -28,10 +28,10 @@ func readClock() clock {
 
 func (c clock) now() locks.Instant { return locks.BootTime().Add(-c.ahead) }
 
-// reads reports whether the instants of a record can be compared with those of c.
+// reads reports whether the times of a record can be compared with those of c.
 func (c clock) reads(r *record) bool { return c.isShared && r.clock == clockShared }
 
-// sign writes into a record whose clock its instants are of.
+// sign writes into a record which clock its times are from.
 func (c clock) sign(r *record) {
 	r.clock = 0
 	if c.isShared {
@@ -39,12 +39,12 @@ func (c clock) sign(r *record) {
 	}
 }
 
-// moment is when a table was read: the holds in it are judged by it.
+// moment is the time at which a table was read. It decides which holds in the table have ended.
 type moment struct {
 	clock
 	now  locks.Instant
 	wall time.Time
-	boot [16]byte // zero: not known
+	boot [16]byte // zero if the boot ID is not known
 }
 
 func readMoment() *moment {
@@ -52,9 +52,9 @@ func readMoment() *moment {
 	return &moment{clock: c, now: c.now(), wall: time.Now(), boot: procfs.BootID()}
 }
 
-// holdLeft is what is left of a record's hold. A hold ends too late rather than too early: where the
-// two clocks cannot be compared, it has to be over on both this process's clock and the wall clock,
-// which has no namespaces.
+// holdLeft returns the rest of a record's hold. A hold must not end too early. So, where the two
+// clocks cannot be compared, it ends only when it is over on the clock of this process and on the
+// wall clock, which has no namespaces.
 func (m *moment) holdLeft(r *record) time.Duration {
 	if r.state != stateHolding || r.holdUntil == 0 || r.evictor != "" || m.isOfAnotherBoot(r) {
 		return 0
@@ -67,14 +67,14 @@ func (m *moment) holdLeft(r *record) time.Duration {
 	return max(left, 0)
 }
 
-// age is for how long a live entry has waited or held. It is not known where the two clocks cannot be
+// age returns how long a live entry has waited or held. It is not known if the two clocks cannot be
 // compared.
 func (m *moment) age(r *record) (age time.Duration, known bool) {
 	return m.now.Sub(locks.Instant(r.written)), m.reads(r)
 }
 
-// isOfAnotherBoot reports whether a record is from before the machine was started. Containers may
-// hide the number of the boot; then only a record from the future is.
+// isOfAnotherBoot reports whether a record was written before the machine was started. Containers
+// may hide the boot ID; then only a record from the future counts as such.
 func (m *moment) isOfAnotherBoot(r *record) bool {
 	unknown := [16]byte{}
 	if r.boot != unknown && m.boot != unknown {

@@ -2,7 +2,6 @@ package local
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -20,17 +19,17 @@ import (
 // directory is an open lock directory.
 type directory struct {
 	fd     int
-	path   string // as the kernel knows it, symbolic links resolved
+	path   string // the path that the kernel shows, without symbolic links
 	stat   unix.Stat_t
-	exists bool // false: it was asked for to look only, and fd is -1
-	isMade bool // it was missing
+	exists bool // false if the directory does not exist and was opened only to look; fd is -1 then
+	isMade bool // golock has made the directory because it was missing
 }
 
-// roots are the parents of the default directory. Tests replace them.
+// roots are the parents of the default directory. Tests use other ones.
 type roots struct {
 	run, lock, tmp string
 	euid           int    // who runs golock
-	user           int    // whose directory it is: the same, or who that is outside of a user namespace
+	user           int    // the user whose directory it is: euid, as it is outside of a user namespace
 	root           uint32 // owner of root's directories
 	mountOf        func(path string) (locks.Mount, error)
 	isPrivate      func(path string) bool // see isPrivate
@@ -44,17 +43,17 @@ func systemRoots() roots {
 	}
 }
 
-// parent is a directory that can contain default directories, each named PREFIX and UID.
+// parent is a directory in which default directories may be. Their names are PREFIX and the UID.
 type parent struct{ path, prefix string }
 
-// parents are in the order of preference.
+// parents returns the possible parents, the preferred one first.
 func (r roots) parents() [3]parent {
 	return [3]parent{{r.run + "/golock", ""}, {r.lock, "golock-"}, {r.tmp, "golock-"}}
 }
 
-// pick chooses the default directory by the user alone, so that cron, systemd and a login
-// shell meet: the first that exists and belongs to the user, else the first whose parent
-// is safe.
+// pick chooses the default directory. It depends only on the user, so that cron, systemd and a
+// login shell use the same one. It is the first that exists and belongs to the user. If none
+// exists, it is in the first parent that is safe.
 func (r roots) pick() (string, error) {
 	uid := strconv.Itoa(r.user)
 	for _, p := range r.parents() {
@@ -63,21 +62,26 @@ func (r roots) pick() (string, error) {
 		if !r.isSafe(p) || unix.Lstat(path, &st) != nil || st.Uid != uint32(r.euid) {
 			continue
 		}
-		if p.path != r.tmp { // the usual case: nobody else makes it there, nor does golock where that is private
+		// In a parent other than /tmp no other user can have made the directory, and golock has not made it
+		// where the parent is private.
+		if p.path != r.tmp {
 			return path, nil
 		}
-		return path, cmp.Or(r.checkTmp(p), r.checkPrivate(p))
+		return path, r.checkParent(p)
 	}
 	prepared := r.parents()[0].path
 	if r.user == 0 && r.isPrivate(prepared) {
 		return "", r.refusePrivate(prepared)
 	}
-	if r.user == 0 && unix.Mkdir(prepared, 0o755) == nil { // root needs no package to have prepared it
-		_ = unix.Chmod(prepared, 0o755) // whatever the umask
+	if r.user == 0 { // Root makes the parent itself if no package has prepared it.
+		err := unix.Mkdir(prepared, 0o755)
+		if err == nil {
+			_ = unix.Chmod(prepared, 0o755) // the umask must not change the mode
+		}
 	}
 	for _, p := range r.parents() {
 		if r.isSafe(p) {
-			return p.path + "/" + p.prefix + uid, cmp.Or(r.checkTmp(p), r.checkPrivate(p))
+			return p.path + "/" + p.prefix + uid, r.checkParent(p)
 		}
 	}
 	return "", &locks.PathError{
@@ -87,8 +91,8 @@ func (r roots) pick() (string, error) {
 	}
 }
 
-// isSafe reports whether a parent belongs to root and lets nobody remove what others made
-// in it. /run/golock may also be open to root alone: then only root uses it.
+// isSafe reports whether a parent belongs to root, and lets nobody remove what others have made in
+// it. If only root may enter /run/golock, only root uses it.
 func (r roots) isSafe(p parent) bool {
 	var st unix.Stat_t
 	if unix.Lstat(p.path, &st) != nil || st.Uid != r.root || st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -97,8 +101,16 @@ func (r roots) isSafe(p parent) bool {
 	return st.Mode&(unix.S_ISVTX|0o002) == unix.S_ISVTX|0o002 || p.prefix == "" && r.user == 0 && st.Mode&0o022 == 0
 }
 
-// checkTmp refuses the private /tmp of a service (PrivateTmp= of systemd): locks there
-// would exclude nobody else.
+// checkParent refuses a parent in which locks would not exclude the other processes of the user.
+func (r roots) checkParent(p parent) error {
+	if err := r.checkTmp(p); err != nil {
+		return err
+	}
+	return r.checkPrivate(p)
+}
+
+// checkTmp refuses the private /tmp of a service (PrivateTmp= of systemd), because locks there
+// would exclude no other process.
 func (r roots) checkTmp(p parent) error {
 	if p.path != r.tmp {
 		return nil
@@ -114,8 +126,9 @@ func (r roots) checkTmp(p parent) error {
 	}
 }
 
-// checkPrivate refuses a parent, or one that is preferred to it, that is another directory elsewhere on
-// this machine. It looks only where no run has made the default directory yet, as that takes time.
+// checkPrivate refuses a parent if it, or one that is preferred to it, is another directory for the
+// rest of the machine. It checks only as long as no run has made the default directory, because the
+// check takes time.
 func (r roots) checkPrivate(chosen parent) error {
 	for _, p := range r.parents() {
 		if r.isPrivate(p.path) {
@@ -136,9 +149,9 @@ func (r roots) refusePrivate(path string) error {
 }
 
 // isPrivate reports whether a path leads to another directory for process 1, although both have the
-// same root: so it is in the sandbox of a systemd unit, or after unshare -m. A container has another
-// root, or a process 1 of its own. What cannot be seen, in a chroot or where /proc hides process 1, is
-// not private.
+// same root directory. It is so in the sandbox of a systemd unit and after unshare -m. A container
+// has another root, or a process 1 of its own. If process 1 cannot be examined, in a chroot or
+// where /proc hides it, the path counts as not private.
 func isPrivate(path string) bool {
 	own, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -153,10 +166,9 @@ func isPrivate(path string) bool {
 	return root != "" && root == theirs.Where("/") && here != "" && there != "" && here != there
 }
 
-// openForUse opens the lock directory for an entry, makes it if it is missing, and marks
-// it as in use: systemd-tmpfiles leaves a directory alone that is flock'ed
-// (tmpfiles.d(5)). If the cleaner is at work just now, a lock file that vanishes is
-// noticed.
+// openForUse opens the lock directory for an entry, makes it if it is missing, and marks it as in
+// use: systemd-tmpfiles(8) does not clean a directory that has a flock (tmpfiles.d(5)). If the
+// cleaner is at work just now, golock notices later that its lock file has gone.
 func (s *Store) openForUse() (*directory, error) {
 	d, err := openDirectory(s.path, s.roots, true)
 	if err != nil {
@@ -167,12 +179,12 @@ func (s *Store) openForUse() (*directory, error) {
 	return d, nil
 }
 
-// DefaultDirectory is where New("") keeps its lock files: a directory that only this
-// user may enter, the same in every context of the user's. The sockets of holders are
-// there too. With create a missing one is made.
+// DefaultDirectory returns the directory in which New("") keeps its lock files. Only this user may
+// enter it, and it is the same in every context of the user. Sockets of holders are there too. With
+// create, a missing directory is made.
 func DefaultDirectory(create bool) (string, error) {
 	r := systemRoots()
-	r.isPrivate = func(string) bool { return false } // who asks a socket is in the same sandbox
+	r.isPrivate = func(string) bool { return false } // a process that talks to a socket there is in the same sandbox
 	d, err := openDirectory("", r, create)
 	if err != nil {
 		return "", err
@@ -181,8 +193,8 @@ func DefaultDirectory(create bool) (string, error) {
 	return d.path, nil
 }
 
-// Directories are the default directories of all users that exist, as long as each
-// belongs to the user in its name.
+// Directories returns the existing default directories of all users. It leaves out a directory that
+// does not belong to the user in its name.
 func Directories() (paths []string) {
 	for _, p := range systemRoots().parents() {
 		entries, _ := os.ReadDir(p.path)
@@ -199,8 +211,8 @@ func Directories() (paths []string) {
 	return paths
 }
 
-// openDirectory opens the lock directory: the default one if path is empty. With create
-// a missing one is made (the last part of the path only).
+// openDirectory opens the lock directory, or the default one if path is empty. With create it makes
+// a missing directory, but not the directories above it.
 func openDirectory(path string, r roots, create bool) (*directory, error) {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
 	isDefault := path == ""
@@ -217,12 +229,13 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 		if !create {
 			return &directory{fd: -1, path: path}, nil
 		}
-		switch err := unix.Mkdir(path, 0o700); {
-		case err == nil:
+		mkdirErr := unix.Mkdir(path, 0o700)
+		switch {
+		case mkdirErr == nil:
 			isMade = true
-			_ = unix.Chmod(path, 0o700) // whatever the umask
-		case err != unix.EEXIST:
-			return nil, &locks.PathError{Op: "mkdir", Path: path, Err: err, Hint: hintReadOnly(err, filepath.Dir(path))}
+			_ = unix.Chmod(path, 0o700) // the umask must not change the mode
+		case mkdirErr != unix.EEXIST:
+			return nil, &locks.PathError{Op: "mkdir", Path: path, Err: mkdirErr, Hint: hintReadOnly(mkdirErr, filepath.Dir(path))}
 		}
 		fd, err = unix.Open(path, flags, 0)
 	}
@@ -242,7 +255,7 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 	return d, nil
 }
 
-// hintReadOnly is the remedy where a lock directory, or its parent, is read-only: most often a
+// hintReadOnly is the remedy for a read-only lock directory or parent. Most often the cause is a
 // systemd unit with ProtectSystem=strict.
 func hintReadOnly(err error, directory string) string {
 	if err != unix.EROFS {
@@ -254,10 +267,11 @@ func hintReadOnly(err error, directory string) string {
 	return "in a systemd unit: ReadWritePaths=" + directory
 }
 
-// checkPlace says why a default directory that cannot be opened is none, if that is to be seen.
+// checkPlace explains, if it can, why a default directory cannot be opened.
 func (r roots) checkPlace(path string) error {
 	var st unix.Stat_t
-	switch err := unix.Lstat(path, &st); {
+	err := unix.Lstat(path, &st)
+	switch {
 	case err != nil:
 		return nil
 	case st.Uid != uint32(r.euid):
@@ -268,8 +282,8 @@ func (r roots) checkPlace(path string) error {
 	return nil
 }
 
-// refuseOwner refuses a default directory of another user. No other place is taken instead: runs
-// that start when it has been removed would not find the locks there.
+// refuseOwner refuses a default directory of another user. golock does not choose another parent
+// then: runs that start after that directory was removed would not find the locks.
 func (r roots) refuseOwner(path string, owner uint32) error {
 	return &locks.PathError{
 		Path: path, Err: fmt.Errorf("belongs to user %d, not to %d", owner, r.euid),
@@ -277,7 +291,8 @@ func (r roots) refuseOwner(path string, owner uint32) error {
 	}
 }
 
-// check looks at what was opened, not at the path, which others may change.
+// check examines the open directory, not the path, because others may change what the path leads
+// to.
 func (d *directory) check(isDefault bool, r roots) error {
 	st := &d.stat
 	if err := unix.Fstat(d.fd, st); err != nil {

@@ -49,10 +49,10 @@ type examination struct {
 	locks.Findings
 	store    *Store
 	opened   *directory
-	existing string // the directory, or the one above it that exists
+	existing string // the directory, or the nearest existing directory above it
 }
 
-// directory says which directory it is, and why.
+// directory reports which directory it is, and why.
 func (x *examination) directory() {
 	at := x.opened.path
 	what := at + ", as the URL says"
@@ -61,8 +61,8 @@ func (x *examination) directory() {
 			"for runs of several users name a directory that all may write, --store local:///DIR"
 	}
 	parent := path.Dir(at)
-	// For root, golock makes the parent of the default directory too. Access refuses root only what is
-	// read-only.
+	// For root, golock also makes the parent of the default directory. access(2) refuses root only
+	// what is read-only.
 	refused := unix.Access(parent, unix.W_OK|unix.X_OK)
 	mayMake := refused == nil || x.store.path == "" && x.store.roots.user == 0 && unix.Access(x.existing, unix.W_OK|unix.X_OK) == nil
 	switch {
@@ -76,8 +76,8 @@ func (x *examination) directory() {
 	}
 }
 
-// fileSystem names the file system. openDirectory has refused those that it knows to be
-// another machine's.
+// fileSystem reports the type of the file system. openDirectory has already refused types that it
+// knows to be on another machine.
 func (x *examination) fileSystem() {
 	m, err := locks.MountOf(x.existing)
 	if err != nil {
@@ -85,7 +85,7 @@ func (x *examination) fileSystem() {
 		return
 	}
 	what := m.Type + ", mounted on " + m.Point
-	if strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" || m.Type == "fakeowner" { // of Docker Desktop
+	if strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" || m.Type == "fakeowner" { // fakeowner is the type of Docker Desktop
 		x.Add(locks.Note, "file system", what, "golock does not know whether this one has locks of its own that others do not see",
 			"take a directory on a local disk, if other machines mount it too")
 		return
@@ -93,12 +93,12 @@ func (x *examination) fileSystem() {
 	x.OK("file system", what)
 }
 
-// mounts finds out whether other processes, process 1 and the ancestors, see the same
-// directory.
+// mounts examines whether process 1 and the ancestors of this process see the same directory at the
+// path.
 func (x *examination) mounts(proc string, pids []int) {
 	text, err := os.ReadFile(proc + "/self/mountinfo")
 	if err != nil {
-		return // the machine's findings say that there is no /proc
+		return // the findings about the machine already say that there is no /proc
 	}
 	own := locks.ParseMounts(string(text))
 	at := x.existing
@@ -127,8 +127,8 @@ func (x *examination) mounts(proc string, pids []int) {
 	x.OK("mounts", what)
 }
 
-// unprotected names the commands that run without their slot. What cannot be read of the directory is
-// for golock ls to say: it is another user's, or damaged.
+// unprotected reports commands that run without their slot. It skips directories that it cannot
+// read, because golock ls reports those.
 func (x *examination) unprotected(ctx context.Context) {
 	entries, _ := x.store.unprotected(ctx, "")
 	for _, e := range entries {

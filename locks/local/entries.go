@@ -16,12 +16,12 @@ import (
 	"golock/locks"
 )
 
-// A slot with a hold outlasts its holder: the record keeps it although nobody has locked its
-// byte, on CLOCK_BOOTTIME and for this boot only (clock.go). An eviction ends the hold.
+// A slot with a hold outlasts its holder. The record keeps the slot although no process has its
+// byte locked, on CLOCK_BOOTTIME and only in this boot (clock.go). An eviction ends the hold.
 
-// isAlive reports whether the process that wrote the record lives. A later process of the
-// same number started after that. Where /proc hides the processes of others (hidepid=), or the time
-// namespace is not known, any process of that number counts.
+// isAlive reports whether the process that wrote the record lives. A later process with the same
+// PID has started after the record was written. If /proc hides the processes of others (hidepid=),
+// or the time namespace is not known, any process with that PID counts.
 func (r *record) isAlive() bool {
 	s, err := procfs.ReadStat(int(r.pid))
 	if err != nil || r.pid == 0 {
@@ -31,13 +31,13 @@ func (r *record) isAlive() bool {
 	return s.Alive() && (!c.reads(r) || c.started(s) <= locks.Instant(r.written))
 }
 
-// started is the instant at which a process started.
+// started returns the time at which a process started.
 func (c clock) started(s procfs.Stat) locks.Instant {
 	return locks.Instant(s.Start * int64(procfs.Tick)).Add(-c.ahead)
 }
 
-// isUnprotected reports whether the record is that of a golock that became a command, which has closed
-// the lock file and lives. Only what is certain counts, unlike in isAlive.
+// isUnprotected reports whether the golock of a record has become its command, and that command
+// lives but has closed the lock file. Unlike isAlive, it reports only what is certain.
 func (f *lockFile) isUnprotected(r *record) bool {
 	if r.state != stateHolding || r.noGolock == 0 || r.pidNS == 0 || r.pidNS != procfs.Namespace("pid") || f.isLive(r) {
 		return false
@@ -47,39 +47,39 @@ func (f *lockFile) isUnprotected(r *record) bool {
 	return err == nil && s.Alive() && c.reads(r) && c.started(s) <= locks.Instant(r.written)
 }
 
-// isOrphan reports whether the record's golock is gone for certain.
+// isOrphan reports whether the golock of a record is certainly gone.
 func (r *record) isOrphan() bool {
 	return r.pidNS != 0 && r.pidNS == procfs.Namespace("pid") && !r.isAlive()
 }
 
-// Entries implements locks.Store. It changes nothing, not even a missing directory.
+// Entries implements locks.Store. It changes nothing and does not make a missing directory.
 func (s *Store) Entries(ctx context.Context, name string) ([]locks.Entry, error) {
 	return s.list(ctx, ofName(name), (*lockFile).isLive)
 }
 
-// unprotected is locks.Abilities.Unprotected: the record stays when its byte is unlocked, until
-// somebody else takes a place in the queue.
+// unprotected is locks.Abilities.Unprotected. A record stays after its byte was unlocked, until
+// another entry takes its place in the file. So the record tells who has closed the lock file.
 func (s *Store) unprotected(ctx context.Context, name string) ([]locks.Entry, error) {
 	return s.list(ctx, ofName(name), (*lockFile).isUnprotected)
 }
 
-// Find implements locks.Queue. A slot whose golock is gone counts as held as long
-// as somebody keeps it.
+// Find implements locks.Queue. A slot whose golock is gone counts as held as long as any process
+// keeps it.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return ref.In(s.list(ctx, ofKey(ref.Key), (*lockFile).isLive))
 }
 
-// maxListed is how many entries a listing has. Others may fill any number of files.
+// maxListed limits the entries of a listing. Other users may fill any number of files.
 const maxListed = 2 * maxRecords
 
-// list gives the entries of lock files whose records are wanted.
+// list returns the entries of the selected lock files whose records isWanted accepts.
 func (s *Store) list(
-	ctx context.Context, which func(base string) bool, wanted func(*lockFile, *record) bool,
+	ctx context.Context, isSelected func(base string) bool, isWanted func(*lockFile, *record) bool,
 ) (entries []locks.Entry, err error) {
-	failed := s.eachTable(ctx, which, unix.O_RDONLY, func(f *lockFile, tab *table) error {
+	failed := s.eachTable(ctx, isSelected, unix.O_RDONLY, func(f *lockFile, tab *table) error {
 		for i := range tab.records {
 			r := &tab.records[i]
-			if !wanted(f, r) {
+			if !isWanted(f, r) {
 				continue
 			}
 			if len(entries) == maxListed {
@@ -96,22 +96,23 @@ func (s *Store) list(
 	return entries, locks.JoinSome(failed)
 }
 
-// ofName picks the lock file of a name, or those of all names ("").
+// ofName selects the lock file of a name, or all lock files if the name is "".
 func ofName(name string) func(base string) bool {
 	file := fileName(name)
 	return func(base string) bool { return name == "" || base == file }
 }
 
-// ofKey picks the lock files of a key. It has one; but whoever may write the directory can
-// make others.
+// ofKey selects the lock files of a key. A key has one file, but any process that may write the
+// directory can make others.
 func ofKey(key locks.Key) func(base string) bool {
 	return func(base string) bool { return strings.HasSuffix(base, key.String()+".lock") }
 }
 
-// eachTable calls f inside the gate of lock files. Whoever may read a file can keep its gate
-// shut, so the failures share one time limit; after it the other files are tried without waiting.
+// eachTable calls f inside the gate of each lock file. Any process that may read a file can keep
+// its gate closed. So all waits share one time limit, and after it the remaining files are tried
+// without waiting.
 func (s *Store) eachTable(
-	ctx context.Context, which func(base string) bool, access int, f func(*lockFile, *table) error,
+	ctx context.Context, isSelected func(base string) bool, access int, f func(*lockFile, *table) error,
 ) (failed []error) {
 	d, err := openDirectory(s.path, s.roots, false)
 	if err != nil {
@@ -134,14 +135,20 @@ func (s *Store) eachTable(
 			})
 		}
 		base := file.Name()
-		// Who wants to change them is not given what is no file.
-		if !isLockFile(base) || !which(base) || access != unix.O_RDONLY && !file.Type().IsRegular() {
+		if !isLockFile(base) || !isSelected(base) {
+			continue
+		}
+		// A caller that changes tables gets only regular files. A caller that only looks gets the error of
+		// any other one.
+		isForChange := access != unix.O_RDONLY
+		if isForChange && !file.Type().IsRegular() {
 			continue
 		}
 		began := time.Now()
 		if err := d.withTable(ctx, base, access, limit, f); err != nil {
 			failed = append(failed, err)
-			if limit -= time.Since(began); limit <= 0 {
+			limit -= time.Since(began)
+			if limit <= 0 {
 				limit = notAtAll
 			}
 		}
@@ -149,13 +156,14 @@ func (s *Store) eachTable(
 	return failed
 }
 
-// Bounds for the files of a directory: others may have made any number of them, of any size.
+// These limits bound what is read in a directory: others may have made any number of files, of any
+// size.
 const (
 	maxFiles  = 1 << 18
-	readLimit = 30 * time.Second // to read them
+	readLimit = 30 * time.Second // limits the time to read all files
 )
 
-// files lists the directory by name.
+// files lists the directory, sorted by name.
 func (d *directory) files() ([]os.DirEntry, error) {
 	dir, err := os.Open(d.path)
 	if err != nil {
@@ -176,8 +184,8 @@ func (d *directory) files() ([]os.DirEntry, error) {
 	return files, nil
 }
 
-// withTable calls f with an empty table if that of the file is another name's, or cannot be read
-// and nobody uses it.
+// withTable calls f. The table is empty if the file's table belongs to another name, or if it
+// cannot be read and no entry uses it.
 func (d *directory) withTable(
 	ctx context.Context, base string, access int, limit time.Duration, f func(*lockFile, *table) error,
 ) error {
@@ -199,13 +207,13 @@ func (d *directory) withTable(
 	}
 	defer file.openGate()
 	tab, err := file.read()
-	// Whoever may write the directory can make files of any name, with anything in them.
+	// A process that may write the directory can make files of any name with any content.
 	foreign := err == nil && (locks.CheckName(tab.name) != nil || fileName(tab.name) != base)
 	switch {
 	case (err == errCorrupt || err == nil && tab.name == "") && file.isUsed():
 		return &locks.PathError{Path: file.path, Err: errDamaged}
 	case err == errCorrupt && !file.hasMagic():
-		return nil // it is no lock file
+		return nil // the file is not a lock file
 	case err == errCorrupt || foreign:
 		tab = &table{}
 	case err != nil:
@@ -214,7 +222,7 @@ func (d *directory) withTable(
 	return f(file, tab)
 }
 
-// newEntry describes one live record.
+// newEntry describes a live record.
 func (f *lockFile) newEntry(name string, r *record) locks.Entry {
 	host, _ := os.Hostname()
 	e := locks.Entry{
@@ -225,7 +233,7 @@ func (f *lockFile) newEntry(name string, r *record) locks.Entry {
 		e.SetAge(age)
 	}
 	if r.command != "" {
-		e.Command = strings.Split(strings.TrimSuffix(r.command, "\x00"), "\x00") // without a zero the last word was cut
+		e.Command = strings.Split(strings.TrimSuffix(r.command, "\x00"), "\x00") // a text without a zero at its end was cut, and its last word with it
 	}
 	if r.state == stateHolding {
 		e.State, e.Slots, e.Fence = locks.Holding, r.slots, r.fence
@@ -237,7 +245,7 @@ func (f *lockFile) newEntry(name string, r *record) locks.Entry {
 	return e
 }
 
-// busy tells who is in the way.
+// busy makes the error that names the holders and counts the waiters.
 func (p *place) busy(tab *table) *locks.BusyError {
 	busy := &locks.BusyError{Name: tab.name}
 	for i := range p.view.holders {

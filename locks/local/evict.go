@@ -17,11 +17,11 @@ import (
 	"golock/locks"
 )
 
-// An eviction is a mark in the record. The golock of the entry gets SIGTERM, reads the mark
-// and ends its command. Where there is no golock, the processes that keep the slot are ended.
+// An eviction is a mark in the record. The golock of the entry gets SIGTERM, reads the mark, and
+// ends its command. If that golock is gone, the processes that keep the slot are ended.
 
-// evicted looks for the mark in p's record. It needs no lock: the mark is written before
-// the signal is sent, and stays. p may be closed.
+// evicted looks for the mark in the record of p. It needs no lock, because the mark is written
+// before the signal is sent, and stays. p may be closed.
 func (p *place) evicted() error {
 	fd, err := unix.Open(p.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -29,7 +29,7 @@ func (p *place) evicted() error {
 	}
 	defer unix.Close(fd)
 	var text [recordSize]byte
-	for range 100 { // while it is being written
+	for range 100 { // the record may be half written
 		var r record
 		n, _ := (&lockFile{fd: fd}).readAt(text[:], recordOffset(p.self.index))
 		if n < recordSize || text[recordState] == stateFree || r.decode(text[:]) != nil {
@@ -43,8 +43,9 @@ func (p *place) evicted() error {
 	return nil
 }
 
-// makeRoom evicts those whom a newcomer replaces, unless the queue is full without them too:
-// that is a *BusyError. They are told later. The caller is inside the gate and has looked.
+// makeRoom evicts the entries that a newcomer replaces. If the queue would still be full without
+// them, it evicts none and returns a *BusyError. The victims get their signals later. The caller is
+// inside the gate and has called look.
 func (p *place) makeRoom(t *ticket, tab *table) error {
 	r := p.request
 	if r.MaxQueue == nil && r.Replace == locks.ReplaceNone {
@@ -58,7 +59,7 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 		if waits {
 			waiting++
 		}
-		leaving := !waits && (o.state != stateHolding || o.evictor != "") // look has freed the dead holders
+		leaving := !waits && (o.state != stateHolding || o.evictor != "") // look has freed the records of dead holders
 		rivals[i] = locks.Rival{Claim: o.claim(), Waits: waits, Replace: replacements[o.replace], Leaving: leaving}
 	}
 	picked := locks.Replaced(rivals, p.self.claim(), r.Replace)
@@ -85,8 +86,8 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 	return nil
 }
 
-// evict marks one live entry, once; what only a hold keeps is free at once. The caller is
-// inside the gate, and ends the victim when that is open.
+// evict marks a live entry, once. A slot that only a hold keeps is free at once. The caller is
+// inside the gate. It ends the victim when the gate is open.
 func (f *lockFile) evict(r *record, by string) (*victim, error) {
 	if r.onlyHold {
 		if err := f.clear(r); err != nil {
@@ -96,8 +97,11 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 	}
 	again := r.evictor != ""
 	if !again {
-		by = strings.ToValidUTF8(by[:min(len(by), maxEvictor)], "") // a letter may have been cut
-		r.evictor, r.evictedAt = cmp.Or(by, "somebody"), int64(readClock().now())
+		by = strings.ToValidUTF8(by[:min(len(by), maxEvictor)], "") // the cut may have split a character
+		if by == "" {
+			by = "somebody"
+		}
+		r.evictor, r.evictedAt = by, int64(readClock().now())
 		if err := f.writeAt(r.encode(), recordOffset(r.index)); err != nil {
 			return nil, err
 		}
@@ -106,26 +110,27 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 	return &victim{record: *r, again: again, file: f, kernelName: f.kernelName()}, nil
 }
 
-// Evict implements locks.Queue. It reads the table once: a file may have thousands of entries.
+// Evict implements locks.Queue. It reads the table once, because a file may have thousands of
+// entries.
 func (s *Store) Evict(ctx context.Context, refs []locks.Ref, by string) []error {
 	results := make([]error, len(refs))
 	victims := make([]*victim, len(refs))
-	places := map[locks.ID]int{}
+	indexOf := map[locks.ID]int{}
 	for i, ref := range refs {
-		places[ref.ID] = i
+		indexOf[ref.ID] = i
 	}
 	failed := s.eachTable(ctx, ofKey(refs[0].Key), unix.O_RDWR, func(f *lockFile, tab *table) error {
-		for i := range tab.records {
-			r := &tab.records[i]
-			at, wanted := places[r.id]
-			if !wanted || victims[at] != nil || !f.isLive(r) {
+		for n := range tab.records {
+			r := &tab.records[n]
+			i, isVictim := indexOf[r.id]
+			if !isVictim || victims[i] != nil || !f.isLive(r) {
 				continue
 			}
 			v, err := f.evict(r, by)
 			if err != nil {
 				return err
 			}
-			victims[at] = v
+			victims[i] = v
 		}
 		return nil
 	})
@@ -139,18 +144,18 @@ func (s *Store) Evict(ctx context.Context, refs []locks.Ref, by string) []error 
 	return results
 }
 
-// victim is an entry that was evicted and has to end.
+// victim is an entry that was evicted and must end.
 type victim struct {
-	record               // its index is of no use any more
-	again      bool      // it had been evicted before
-	file       *lockFile // nil if it was only a hold
-	kernelName string    // of the file
+	record               // its index is no longer valid
+	again      bool      // an earlier eviction had already marked it
+	file       *lockFile // nil if only a hold kept the slot
+	kernelName string    // the name of the file in the kernel's lists
 }
 
-// execGrace is the time from TERM to KILL for a command that a golock has become.
+// execGrace is the time between TERM and KILL for a golock that has become its command.
 const execGrace = 10 * time.Second
 
-// end makes the victim end, once the gate is open. An error says that it may not.
+// end makes the victim end. The gate must be open. An error says that the victim may go on.
 func (v *victim) end() error {
 	if v.file == nil {
 		return nil
@@ -167,7 +172,7 @@ func (v *victim) end() error {
 	return v.endOwners(unix.SIGKILL)
 }
 
-// owns reports whether a process has the victim's byte locked.
+// owns reports whether a process has the byte of the victim locked.
 func (v *victim) owns(pid int) (bool, error) {
 	at := strconv.FormatInt(v.lockByte(), 10)
 	return hasLock(pid, func(l procfs.Lock) bool { return !l.Shared && l.File == v.kernelName && l.Start == at })
@@ -175,9 +180,9 @@ func (v *victim) owns(pid int) (bool, error) {
 
 func (v *victim) isLocked() bool { return v.file.isLocked(v.lockByte(), 1) }
 
-// signal sends a signal to a process if it owns the victim's byte, and continues it if it
-// is stopped. It never reaches a later process of the same number. The number in the record
-// proves nothing: anybody who shares the directory can write one.
+// signal sends a signal to a process if that process has the byte of the victim locked, and
+// continues the process if it is stopped. It never reaches a later process with the same PID. The
+// PID in the record proves nothing: anybody who shares the directory can write one.
 func (v *victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 	process, err := pidfd.Open(pid)
 	if err != nil {
@@ -196,7 +201,7 @@ func (v *victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 	return true, err
 }
 
-// endGolock tells the entry's golock.
+// endGolock sends the signal to the golock of the entry.
 func (v *victim) endGolock() error {
 	own := procfs.Namespace("pid")
 	if own == 0 {
@@ -217,8 +222,8 @@ func (v *victim) endGolock() error {
 	return fmt.Errorf("pid %d is not signalled: %s names it, but it does not have the lock", v.pid, v.file.path)
 }
 
-// endOwners signals every process that has the holder's description open. Those that are killed
-// may have started others just before, so it looks again.
+// endOwners signals every process that has the open file description of the holder. A process that
+// is killed may just have started another one, so endOwners looks again.
 func (v *victim) endOwners(sig unix.Signal) error {
 	told := map[int]bool{}
 	for range 100 {

@@ -17,22 +17,22 @@ import (
 	"golock/locks/kernel"
 )
 
-// lockFile is one open description of a name's lock file. Locks on it are seen by every
-// other description, also of the same process.
+// lockFile is an open file description of a name's lock file. Its locks exclude every other
+// description, also one of the same process.
 type lockFile struct {
 	fd     int
 	dir    *directory
-	base   string       // its name there
+	base   string       // the name of the file in the directory
 	path   string       // its whole path
-	users  atomic.Int32 // its owner, each goroutine that sleeps on a lock of it, each victim
-	stat   unix.Stat_t  // as of the last read
-	last   table        // what the last read found; its memory serves the next
-	moment *moment      // of the last read; nil: nobody has asked for it
-	buffer []byte       // of read
+	users  atomic.Int32 // counts the owner, the goroutines that sleep on a lock of the file, and its victims
+	stat   unix.Stat_t  // the result of the last read
+	last   table        // the table that the last read found; the next read reuses its memory
+	moment *moment      // when the table was read; nil if it was not yet needed
+	buffer []byte       // the memory for read
 }
 
-// fileName is the name of a lock's file: a readable beginning for the people who look
-// into the directory, and a hash, which alone decides.
+// fileName returns the name of a lock's file. It begins with readable characters for people who
+// look into the directory. It ends with a hash, which alone distinguishes names.
 func fileName(name string) string {
 	const keep = 60
 	readable := make([]byte, 0, keep+1)
@@ -49,7 +49,7 @@ func fileName(name string) string {
 	return string(readable) + "." + locks.KeyOf(name).String() + ".lock"
 }
 
-// isLockFile reports whether a directory entry is named like a lock file.
+// isLockFile reports whether a directory entry has the form of a lock file's name.
 func isLockFile(entry string) bool {
 	base, ok := strings.CutSuffix(entry, ".lock")
 	if !ok || len(base) < 33 || base[len(base)-33] != '.' {
@@ -59,7 +59,7 @@ func isLockFile(entry string) bool {
 	return err == nil
 }
 
-// openFile opens the lock file of a name for use, and makes it if there is none.
+// openFile opens the lock file of a name for use. It makes the file if there is none.
 func (d *directory) openFile(name string) (*lockFile, error) {
 	f, err := d.open(fileName(name), unix.O_RDWR)
 	if f == nil && err == nil {
@@ -68,13 +68,13 @@ func (d *directory) openFile(name string) (*lockFile, error) {
 	return f, err
 }
 
-// umask is the process's own, and there is only one.
+// umask guards the umask, of which a process has only one.
 var umask sync.Mutex
 
-// open opens a file of d, or gives nil if there is none. It follows no symbolic link
-// and never waits on a FIFO. O_CREAT comes only with O_EXCL: fs.protected_regular
-// forbids it for other users' files in a sticky directory (proc(5)). The mode of a new
-// file follows the directory's: who may make one there may use everyone's.
+// open opens a file of d, or returns nil if the file does not exist. It follows no symbolic link
+// and never waits on a FIFO. It sets O_CREAT only together with O_EXCL: in a sticky directory
+// fs.protected_regular forbids O_CREAT for files of other users (proc(5)). A new file gets its mode
+// from the directory: whoever may make a file there may use all files there.
 func (d *directory) open(base string, flags int) (*lockFile, error) {
 	creates := flags&unix.O_CREAT != 0
 	if creates {
@@ -92,7 +92,7 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 	case err == unix.ENOENT && !creates:
 		return nil, nil
 	case creates && (err == unix.ENOENT || err == unix.EEXIST):
-		return nil, errMoved // the directory was removed, or somebody else has just made the file
+		return nil, errMoved // the directory was removed, or another process has just made the file
 	case err == unix.ELOOP:
 		return nil, &locks.PathError{Path: f.path, Err: errors.New("is a symbolic link, which golock does not follow"), Hint: "remove it"}
 	case err == unix.EACCES || err == unix.EPERM:
@@ -112,7 +112,7 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 
 func (f *lockFile) readStat() error { return f.failed("fstat", unix.Fstat(f.fd, &f.stat)) }
 
-// failed names the system call and the file of an error; nil stays nil.
+// failed adds the system call and the file to an error. It returns nil for nil.
 func (f *lockFile) failed(op string, err error) error {
 	if err == nil {
 		return nil
@@ -127,16 +127,16 @@ func (f *lockFile) failed(op string, err error) error {
 	return e
 }
 
-// close closes the file for one of its users. The number of a descriptor that was closed
-// under a sleeping goroutine could be another file's when it wakes.
+// close closes the file for one of its users. The last one closes the descriptor. If it were closed
+// while a goroutine sleeps, its number could belong to another file when the goroutine wakes.
 func (f *lockFile) close() {
 	if f.users.Add(-1) == 0 {
 		unix.Close(f.fd)
 	}
 }
 
-// checkPath gives errMoved if the path no longer leads to this file. It uses the whole path,
-// as the directory may have been replaced too.
+// checkPath returns errMoved if the path no longer leads to this file. It uses the whole path,
+// because the directory may have been replaced too.
 func (f *lockFile) checkPath() error {
 	var st unix.Stat_t
 	err := unix.Lstat(f.path, &st)
@@ -146,20 +146,20 @@ func (f *lockFile) checkPath() error {
 	return f.failed("stat", err)
 }
 
-// table is what read found.
+// table is the content of a lock file.
 type table struct {
-	header           // its size is that of the file
-	records []record // those in use, in the order of the file
+	header           // header.size is the size of the file
+	records []record // the records in use, in the order of the file
 }
 
-// hasMagic reports whether the file begins as golock writes it.
+// hasMagic reports whether the file begins with golock's magic bytes.
 func (f *lockFile) hasMagic() bool {
 	var start [len(magic)]byte
 	n, _ := f.readAt(start[:], 0)
 	return string(start[:n]) == magic
 }
 
-// momentOfRead is when the table was read, or is first judged since.
+// momentOfRead returns the time at which the table was read. Later calls return the same.
 func (f *lockFile) momentOfRead() *moment {
 	if f.moment == nil {
 		f.moment = readMoment()
@@ -167,11 +167,11 @@ func (f *lockFile) momentOfRead() *moment {
 	return f.moment
 }
 
-// readSize is how much of a table is read at once.
+// readSize is the number of bytes of a table that one read(2) gets.
 const readSize = 32 << 10
 
-// read reads the table. The caller is inside the gate. The next read
-// uses the memory again: in a long queue new memory would cost more than the reading.
+// read reads the table. The caller is inside the gate. The next read uses the memory again: in a
+// long queue, allocating would cost more than reading.
 func (f *lockFile) read() (*table, error) {
 	if err := f.readStat(); err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (f *lockFile) read() (*table, error) {
 			return nil, err
 		}
 		if n < len(some) {
-			return nil, errCorrupt // somebody cuts it meanwhile
+			return nil, errCorrupt // another process has cut the file meanwhile
 		}
 		for i := range n / recordSize {
 			text := some[i*recordSize : (i+1)*recordSize]
@@ -217,7 +217,7 @@ func (f *lockFile) read() (*table, error) {
 			}
 			t.records = append(t.records, record{index: first + i})
 			r := &t.records[len(t.records)-1]
-			if r.decode(text) != nil || r.ticket >= t.next { // the header is from another time
+			if r.decode(text) != nil || r.ticket >= t.next { // the header is older than the record
 				return nil, errCorrupt
 			}
 			if full > manyRecords {
@@ -225,7 +225,7 @@ func (f *lockFile) read() (*table, error) {
 			}
 			for _, slot := range r.slots {
 				if !taken.add(slot) {
-					return nil, errCorrupt // whoever takes slots frees the records of the dead first
+					return nil, errCorrupt // a process that takes slots first frees the records of dead entries
 				}
 			}
 		}
@@ -233,7 +233,8 @@ func (f *lockFile) read() (*table, error) {
 	return t, nil
 }
 
-// firstFree is the index of the first record that is not in use, or the next one.
+// firstFree returns the index of the first record that is not in use. If all are, it is the index
+// after the last.
 func (t *table) firstFree() (index int) {
 	for i := range t.records {
 		if r := &t.records[i]; r.state != stateFree && r.index == index {
@@ -243,11 +244,12 @@ func (t *table) firstFree() (index int) {
 	return index
 }
 
-// write writes the header before the record: a process that is killed in between has used up
-// its ticket. In the other order the next one would get the same ticket.
+// write writes the header before the record. A process that is killed between the two has only
+// wasted its ticket. In the other order the next process would get the same ticket.
 func (f *lockFile) write(t *table, r *record) error {
 	if r.index == noIndex {
-		if r.index = t.firstFree(); r.index >= maxRecords {
+		r.index = t.firstFree()
+		if r.index >= maxRecords {
 			return &locks.PathError{Path: f.path, Err: fmt.Errorf("the table is full: %d entries", maxRecords)}
 		}
 	}
@@ -263,7 +265,7 @@ func (f *lockFile) write(t *table, r *record) error {
 	return f.writeAt(r.encode(), recordOffset(r.index))
 }
 
-// clear frees a record that is left over.
+// clear frees a stale record.
 func (f *lockFile) clear(r *record) error {
 	r.state = stateFree
 	return f.writeAt(make([]byte, 8), recordOffset(r.index))
@@ -271,8 +273,9 @@ func (f *lockFile) clear(r *record) error {
 
 func recordOffset(index int) int64 { return pageSize + int64(index)*recordSize }
 
-// reset makes the file a new, empty table. It writes all of it, so that later runs need no
-// space on a full disk. The header goes last: the next user repeats a reset that was cut off.
+// reset makes the file a new, empty table. It writes all bytes, so that later runs need no space on
+// a full disk. It writes the header last, so that the next user repeats a reset that was
+// interrupted.
 func (f *lockFile) reset(name string) (*table, error) {
 	if f.stat.Size > firstSize {
 		if err := unix.Ftruncate(f.fd, firstSize); err != nil {

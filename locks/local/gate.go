@@ -13,8 +13,8 @@ import (
 	"golock/locks"
 )
 
-// gateWait bounds the wait for the gate behind a process that is stopped inside,
-// gateLimit behind one that is only slow. Those in the queue wait without a limit.
+// gateWait limits the wait for the gate if a stopped process is inside, gateLimit if a slow process
+// is inside. Entries of the queue wait without a limit.
 const (
 	gateWait  = time.Second
 	gateLimit = 10 * time.Second
@@ -22,9 +22,9 @@ const (
 	notAtAll  = time.Duration(-1)
 )
 
-// gate locks the table, with F_RDLCK to look only. A process is inside for
-// microseconds. If one has been stopped there, the error names it. A limit of notAtAll
-// gives ErrWouldBlock if somebody is inside.
+// gate locks the table; with F_RDLCK only to read it. A process is inside for microseconds. If a
+// process is stopped inside, the error names it. With a limit of notAtAll, gate returns
+// ErrWouldBlock if a process is inside.
 func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) error {
 	err := setLock(f.fd, kind, gateByte)
 	switch {
@@ -53,7 +53,8 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 		tick = time.Tick(gateWait)
 	}
 	stuck := time.Duration(0)
-	for before := f.counters(); ; {
+	lastCounters := f.counters()
+	for {
 		select {
 		case err := <-got:
 			return err
@@ -61,9 +62,10 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 			return ctx.Err()
 		case <-tick:
 		}
-		// While others come through the gate, it is only crowded.
-		if now := f.counters(); now != before {
-			stuck, before = 0, now
+		// If other processes get through the gate, it is only crowded.
+		counters := f.counters()
+		if counters != lastCounters {
+			stuck, lastCounters = 0, counters
 			continue
 		}
 		stuck += gateWait
@@ -79,18 +81,18 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 
 func (f *lockFile) openGate() { _ = setLock(f.fd, unix.F_UNLCK, gateByte) }
 
-// counters change with everybody who comes into the queue or out of it.
+// counters returns the header fields that change whenever an entry joins or leaves the queue.
 func (f *lockFile) counters() (text [headerCounters]byte) {
 	_, _ = f.readAt(text[:], 0)
 	return text
 }
 
-// gateHolder looks for the process that is inside the gate. Of all who wait only one does
-// that at a time: it is a long search.
+// gateHolder searches for the process that is inside the gate. The search is long, so only one of
+// the waiting processes does it at a time.
 func (f *lockFile) gateHolder() (who string, stopped bool) {
 	const unknown = "another process"
 	if err := setLock(f.fd, unix.F_WRLCK, searchByte); err == unix.EAGAIN || err == unix.EACCES {
-		return unknown, false // others fail on a descriptor for reading
+		return unknown, false // a lock for writing fails on a descriptor that is open only for reading
 	}
 	defer func() { _ = setLock(f.fd, unix.F_UNLCK, searchByte) }()
 	inode, gate := ":"+strconv.FormatUint(f.stat.Ino, 10), strconv.FormatInt(gateByte, 10)
@@ -104,9 +106,9 @@ func (f *lockFile) gateHolder() (who string, stopped bool) {
 	return unknown, false
 }
 
-// hasLock reports whether a process has a description open with such a lock. The kernel
-// names no owner of an open file description lock, but lists it with each descriptor. An
-// error says that the descriptors cannot be seen.
+// hasLock reports whether a process has a description open that has this lock. The kernel shows no
+// owner of an open file description lock, but lists the lock with each descriptor. An error says
+// that the descriptors cannot be read.
 func hasLock(pid int, is func(procfs.Lock) bool) (bool, error) {
 	fds, err := procfs.FDs(pid)
 	for _, fd := range fds {

@@ -9,9 +9,9 @@ import (
 	"golock/locks"
 )
 
-// networkFS names the file system of a directory if others see the directory without the kernel locks:
-// it is shared over a network, with the host of a virtual machine, or the mirror of another directory.
-// Otherwise it is "".
+// networkFS returns the type of the directory's file system if other hosts or mounts see the
+// directory without its kernel locks. Such a file system is shared over a network or with the host
+// of a virtual machine, or mirrors another directory. For other file systems networkFS returns "".
 func networkFS(fd int, path string) (string, error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
@@ -26,16 +26,16 @@ func networkFS(fd int, path string) (string, error) {
 	return "", nil
 }
 
-// isMirror reports whether a FUSE mount shows another directory: bindfs, whose type says so or is only
-// "fuse". Then its source is that directory. The kernel keeps locks for each mount, so a lock in the one
-// is none in the other.
+// isMirror reports whether a FUSE mount shows another directory, as bindfs does. Its type is
+// fuse.bindfs, or only "fuse" with that directory as source. The kernel keeps locks for each mount,
+// so a lock in one of the two directories does not exclude in the other.
 func isMirror(m locks.Mount) bool {
 	var st unix.Stat_t
 	return m.Type == "fuse.bindfs" ||
 		m.Type == "fuse" && strings.HasPrefix(m.Source, "/") && unix.Stat(m.Source, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// networkMagic knows file systems by the numbers of statfs(2).
+// networkMagic returns the name of a file system from its number in statfs(2).
 func networkMagic(magic uint32) string {
 	return map[uint32]string{
 		unix.NFS_SUPER_MAGIC:   "NFS",
@@ -54,16 +54,16 @@ func networkMagic(magic uint32) string {
 		0x20030528:             "OrangeFS",
 		0x19830326:             "BeeGFS",
 
-		// Directories of a virtual machine's host.
+		// These types share directories of a virtual machine's host.
 		0x786f4256: "vboxsf",
 		0xbacbacbc: "vmhgfs",
 		0x7c7c6673: "prl_fs",
 	}[magic]
 }
 
-// isNetworkFUSE knows the types of FUSE file systems that reach over a network, or to the host of a
-// virtual machine (virtiofs has the number of FUSE). Others are let pass: the root of many a container is
-// one.
+// isNetworkFUSE reports whether a type of FUSE file system reaches over a network, or to the host
+// of a virtual machine. (virtiofs has the number of FUSE.) Other types are allowed, because many
+// containers have one as their root.
 func isNetworkFUSE(fsType string) bool {
 	known := []string{
 		"sshfs", "s3fs", "gcsfuse", "goofys", "rclone", "glusterfs", "ceph", "mfs", "juicefs", "lizardfs",

@@ -15,30 +15,31 @@ import (
 	"golock/locks/kernel"
 )
 
-// place is an entry in one lock file. All its locks are of one description, which the
-// command inherits when p holds: the gate is open by then, and p never goes there again.
+// place is an entry in a lock file. All its locks belong to one open file description, which the
+// command inherits when the place holds. The gate is open by then, and the place never locks it
+// again.
 type place struct {
 	request   *locks.Request
 	dir       *directory
-	path      string    // of the lock file
-	file      *lockFile // nil when p is closed
+	path      string    // the path of the lock file
+	file      *lockFile // nil when the place is closed
 	pathLocks pathLocks
 	self      record
-	clock     clock     // of self
-	view      view      // what stood in the way at the last look
-	victims   []*victim // evicted, and to be told when the gate is open
+	clock     clock     // the clock of self's times
+	view      view      // what stood in the way when look was last called
+	victims   []*victim // evicted entries; they get their signals when the gate is open
 
-	asleep map[int64]bool // bytes that a goroutine sleeps on
-	freed  chan error     // hears when one of them is free
+	asleep map[int64]bool // bytes whose lock a goroutine waits for
+	freed  chan error     // gets an error, or nil, when one of these bytes is free
 }
 
-// view is what a look at the table came to, if not to a grant.
+// view says what keeps an entry from its slot.
 type view struct {
 	position int
-	front    *record  // sleep until this one no longer waits
-	holders  []record // else until enough of these no longer hold
-	removed  bool     // or, for a moment: the holders of a removed file are in the way
-	damaged  bool     // likewise: the table cannot be read
+	front    *record  // the waiter before this one; sleep until it no longer waits
+	holders  []record // if front is nil: sleep until enough of these no longer hold
+	removed  bool     // the holders of a removed file are in the way; look again after a moment
+	damaged  bool     // the table cannot be read; look again after a moment
 }
 
 // enter joins the queue.
@@ -77,7 +78,7 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 		busy.Inside = inside
 		return nil, busy
 	}
-	if t.place.Load() == nil { // a newcomer, not one that moves to a new file
+	if t.place.Load() == nil { // a newcomer; an entry that moves to a new file has had its turn to replace
 		if err := p.makeRoom(t, tab); err != nil {
 			return nil, err
 		}
@@ -95,8 +96,8 @@ func (p *place) enter(ctx context.Context, t *ticket) (*lease, error) {
 	return nil, f.write(tab, &p.self)
 }
 
-// load reads the table inside the gate, makes it if the file is new, and makes it anew
-// if it is unreadable and nobody uses it.
+// load reads the table inside the gate. It makes a new table if the file is new, or if the table
+// cannot be read and no entry uses it.
 func (p *place) load() (*table, error) {
 	f, name := p.file, p.request.Name
 	tab, err := f.read()
@@ -117,8 +118,9 @@ func (p *place) load() (*table, error) {
 	return f.reset(name)
 }
 
-// replaceDamaged removes a file whose table cannot be read when only waiters are left: they join anew,
-// in that of the next one. Until then the error says that holders use it.
+// replaceDamaged removes a file whose table cannot be read, if only waiters are left. They then
+// join again in the file that the next process makes. As long as holders use the file, it returns
+// an error that says so.
 func (p *place) replaceDamaged() error {
 	f := p.file
 	if err := f.checkPath(); err != nil {
@@ -136,14 +138,14 @@ func (p *place) replaceDamaged() error {
 	return errMoved
 }
 
-// look decides what the table means for p, and takes the slot if it is p's turn. The
-// caller is inside the gate. Records of the dead that it meets are freed.
+// look decides from the table whether it is the turn of p, and takes the slot if it is. It frees
+// records of dead entries. The caller is inside the gate.
 func (p *place) look(tab *table) (l *lease, err error) {
 	f, v := p.file, &p.view
 	*v = view{}
 	v.front, v.position, err = p.inFront(tab)
 	if err != nil || v.front != nil && p.self.state == stateWaiting {
-		return nil, err // only the first looks at the holders
+		return nil, err // only the first waiter looks at the holders
 	}
 	var claims []locks.Claim
 	for i := range tab.records {
@@ -167,7 +169,7 @@ func (p *place) look(tab *table) (l *lease, err error) {
 	return nil, nil
 }
 
-// inFront finds the live waiter directly before p, and p's position. An evicted p has none.
+// inFront finds the live waiter before p, and the position of p. An evicted p has no position.
 func (p *place) inFront(tab *table) (*record, int, error) {
 	var before []*record
 	for i := range tab.records {
@@ -192,7 +194,7 @@ func (p *place) inFront(tab *table) (*record, int, error) {
 	return nil, 1, nil
 }
 
-// take makes p a holder. If it fails the caller closes p, which drops its locks.
+// take makes p a holder. If it fails, the caller closes p, which drops its locks.
 func (p *place) take(tab *table) (*lease, error) {
 	f := p.file
 	var taken slotSet
@@ -213,8 +215,9 @@ func (p *place) take(tab *table) (*lease, error) {
 			return nil, f.failed("lock", err)
 		}
 	}
-	// The path locks come first: whoever makes a new file after this check sees them. If the file
-	// was removed p stays in its queue until it is in that of the new one, but not in the way there.
+	// The path locks come first: a process that makes a new file after this check sees them. If the
+	// file was removed, p stays in its old queue until it is in the queue of the new file, but drops
+	// the path locks.
 	if err := f.checkPath(); err != nil {
 		_ = unlockFrom(f.fd, holdByte(p.self.ticket))
 		return nil, err
@@ -235,8 +238,8 @@ func (p *place) take(tab *table) (*lease, error) {
 	return &lease{kernel.NewLease(grant, []int{f.fd, p.dir.fd}, p.close), p}, nil
 }
 
-// enclosing finds the run around this one among the holders of its name. The holders of a
-// removed file are not known: the enclosing run may be one of them.
+// enclosing finds the run around this process among the holders of the name. If the file was
+// removed, its holders are not known, and the enclosing run may be one of them.
 func (p *place) enclosing() *locks.Ref {
 	for _, run := range slices.Backward(p.request.Within) {
 		isEnclosing := func(h record) bool { return h.id == run.ID && !h.onlyHold && p.mayEnclose(&h) }
@@ -247,13 +250,13 @@ func (p *place) enclosing() *locks.Ref {
 	return nil
 }
 
-// mayEnclose reports whether this process may be a part of what a holder runs. It is not if the holder's
-// golock lives and is no ancestor: at(1) has started this process, or it has become a daemon. Where
-// golock has become the command the slot lasts as long as anybody has inherited it, so to wait would be
-// to wait for itself.
+// mayEnclose reports whether this process may be part of what a holder runs. It cannot be if the
+// holder's golock lives and is not an ancestor: at(1) has started this process, or it has become a
+// daemon. If the golock has become its command, the slot lasts as long as any process has inherited
+// it. This process may have, and would then wait for itself.
 func (p *place) mayEnclose(h *record) bool {
 	if h.pidNS == 0 || h.pidNS != procfs.Namespace("pid") || !h.isAlive() {
-		return true // the process that the record names is not to be seen here, or is gone
+		return true // the process that the record names has ended, or cannot be seen here
 	}
 	is, known := procfs.IsAncestor(int(h.pid))
 	if is || !known {
@@ -270,7 +273,7 @@ func (p *place) mayEnclose(h *record) bool {
 	})
 }
 
-// sleep lasts until what is in the way may have gone.
+// sleep returns when what is in the way may have gone.
 func (p *place) sleep(ctx context.Context) error {
 	var look <-chan time.Time
 	switch v := p.view; {
@@ -297,8 +300,8 @@ func (p *place) sleep(ctx context.Context) error {
 	}
 }
 
-// blockers picks holders that keep p out while all of them hold: few, since each takes a
-// thread, and never more than p's max.
+// blockers selects holders. As long as all of them hold, p cannot have a slot. It selects few,
+// because a thread sleeps on each, and never more than the max of p.
 func (p *place) blockers(holders []record) []record {
 	tightest := -1
 	for i := range holders {
@@ -307,7 +310,7 @@ func (p *place) blockers(holders []record) []record {
 			tightest = i
 		}
 	}
-	if tightest > 0 { // what it allows is the least that all of them exceed
+	if tightest > 0 { // as many holders as exceed the smallest max suffice
 		holders[0], holders[tightest] = holders[tightest], holders[0]
 	}
 	var claims []locks.Claim
@@ -326,7 +329,7 @@ func (p *place) blockers(holders []record) []record {
 	return holders
 }
 
-// sleepOn has a goroutine report to p.freed when a byte is free.
+// sleepOn starts a goroutine that reports to p.freed when a byte is free.
 func (p *place) sleepOn(at int64) {
 	if p.asleep[at] {
 		return
@@ -338,13 +341,13 @@ func (p *place) sleepOn(at int64) {
 		_ = setLock(f.fd, unix.F_UNLCK, at)
 		select {
 		case p.freed <- err:
-		default: // one wake-up is enough
+		default: // a wake-up is already pending
 		}
 	})
 }
 
-// close gives the place up. It unlocks before it closes: others may have inherited the
-// description, and a goroutine may still sleep on a lock of it.
+// close gives up the place. It unlocks before it closes, because other processes may have inherited
+// the description, and a goroutine may still wait for a lock of it.
 func (p *place) close() (err error) {
 	if p.file != nil {
 		err = unlockFrom(p.file.fd, 0)

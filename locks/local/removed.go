@@ -14,17 +14,19 @@ import (
 	"golock/locks"
 )
 
-// There must not be two holders when a lock file is removed under a live one. So every
-// holder has read locks on bytes that stand for the file's place. Before the first admission
-// from a new file golock looks for such a lock in another file of the same device: that
+// There must not be two holders when a lock file is removed while a process holds its lock. So
+// every holder has read locks on bytes that stand for the place of the file. Before the first
+// admission from a new file, golock looks for such a lock on another file of the same device. That
 // file was removed and is still in use.
 
-// pathLocks are these bytes. One stands for the place of the directory: a directory that was removed and
-// made again is at the same place. One stands for the directory, in which the file may be made again.
+// pathLocks returns these bytes. One stands for the place of the directory, because a directory
+// that was removed and made again is at the same place. One stands for the directory itself, in
+// which the file may be made again.
 //
-// The path is no place. Two containers have different directories at the same path; one directory has several
-// paths by mounts and links. The place is the parent directory and the name in it. A directory that is
-// mounted by itself shows no parent: its place is its path in its file system.
+// The path does not identify the place. Two containers have different directories at the same path,
+// and a directory has several paths by mounts and links. The place is the parent directory and the
+// name in it. A directory that is mounted by itself shows no parent, so its place is its path in
+// its file system.
 type pathLocks [2]int64
 
 func (d *directory) pathLocks(name string) pathLocks {
@@ -36,8 +38,9 @@ func (d *directory) pathLocks(name string) pathLocks {
 	return pathLocks{pathByte(place, name), pathByte(itself, name)}
 }
 
-// placesElsewhere are the bytes of other golocks that may hold the lock of a file that was removed here: those
-// of pathLocks, and the one by which a container knows the directory if it is mounted there.
+// placesElsewhere returns the bytes that other golocks may have locked for a file that was removed
+// here. They are the bytes of pathLocks, and the byte by which a container knows the directory if
+// it is mounted there.
 func (d *directory) placesElsewhere(name string) []int64 {
 	at := d.pathLocks(name)
 	return []int64{at[0], at[1], pathByte(d.mountedPlace(), name)}
@@ -49,13 +52,14 @@ func pathByte(place, name string) int64 {
 	return pathBase + int64(h.Sum64()>>4)
 }
 
-// isMountRoot reports whether the directory is the root of a mount: its ".." then is where it is mounted.
+// isMountRoot reports whether the directory is the root of a mount. Then its ".." is the directory
+// on which it is mounted.
 func (d *directory) isMountRoot() bool {
 	var st unix.Statx_t
 	if unix.Statx(d.fd, "", unix.AT_EMPTY_PATH, 0, &st) == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 {
 		return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 	}
-	m, err := locks.MountOf(d.path) // before Linux 5.8
+	m, err := locks.MountOf(d.path) // for kernels before Linux 5.8
 	return err == nil && m.Point == d.path
 }
 
@@ -67,8 +71,9 @@ func (d *directory) placeInParent() string {
 	return fmt.Sprintf("%x:%d/%s", parent.Dev, parent.Ino, filepath.Base(d.path))
 }
 
-// mountedPlace is the path of the directory in its file system, which is the same in all mounts and mount
-// namespaces. In a chroot that is no mount, it is not known: then it is the path.
+// mountedPlace returns the path of the directory in its file system, which is the same in all
+// mounts and mount namespaces. In a chroot whose root is not a mount that path is not known, and
+// mountedPlace returns the path of the directory.
 func (d *directory) mountedPlace() string {
 	m, err := locks.MountOf(d.path)
 	if err != nil {
@@ -81,15 +86,16 @@ func (d *directory) mountedPlace() string {
 	return "in its file system " + strings.TrimSuffix(m.Root, "/") + below
 }
 
-// pathMark stands for this file under this path: a copy of the file, or one that was
-// moved here, has to be checked anew.
+// pathMark stands for this file under this path. A copy of the file, or a file that was moved here,
+// has another mark and is checked anew.
 func (p *place) pathMark() uint64 { return uint64(p.pathLocks[0]) ^ p.file.stat.Ino }
 
-// whyRemoved tells a newcomer of such a holder.
+// whyRemoved is the reason for which a newcomer has to wait for such a holder.
 const whyRemoved = "its lock file was removed while it was held, and that holder is still there"
 
-// lockedElsewhere looks for a lock on one of the bytes in another file than own, on the same
-// device. Without /proc it sees none. It reads a long list again: a lock may be missing there.
+// lockedElsewhere reports whether another file than own, on the same device, has a lock on one of
+// the bytes. Without /proc it reports false. It reads a long list twice, because the list may lack
+// a lock.
 func lockedElsewhere(own string, at []int64, list func() []procfs.Lock) bool {
 	device := own[:strings.LastIndexByte(own, ':')+1]
 	var starts []string
@@ -111,8 +117,8 @@ func lockedElsewhere(own string, at []int64, list func() []procfs.Lock) bool {
 	return false
 }
 
-// kernelName is what the kernel's lists call the file of f. It is read from the entry
-// of our own gate: on overlayfs and btrfs the device of stat(2) is another.
+// kernelName returns the name of the file of f in the kernel's lists. It is read from the entry of
+// our own gate, because on overlayfs and btrfs stat(2) shows another device.
 func (f *lockFile) kernelName() string {
 	gate := strconv.FormatInt(gateByte, 10)
 	for _, l := range procfs.FDLocks(0, f.fd) {

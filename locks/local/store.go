@@ -1,11 +1,10 @@
-// Package local keeps locks in the kernel of one machine: one file for each name, open
-// file description locks on bytes far beyond its end, and a table in it that describes
-// who holds and who waits.
+// Package local keeps locks in the kernel of one machine. Each name has a file, with open file
+// description locks on bytes far beyond its end, and a table of those who hold and wait.
 //
-// The order is strict, no clock decides, and waiters sleep in the kernel, which releases a
-// slot however a process ends. A slot stays taken while any process lives that inherited
-// the holder's descriptor. The store does not reach beyond one kernel, and it trusts
-// everybody who may write the directory.
+// The order is strict, no clock decides, and waiters sleep in the kernel. The kernel releases a
+// slot however a process ends. A slot stays taken as long as any process lives that inherited the
+// holder's descriptor. The store does not reach beyond one kernel, and it trusts everybody who may
+// write the directory.
 package local
 
 import (
@@ -23,14 +22,14 @@ import (
 	"golock/locks/kernel"
 )
 
-// Store is a directory of lock files. It does nothing until it is used.
+// Store is a directory of lock files. New does no I/O.
 type Store struct {
-	path  string // "" for the default directory
+	path  string // "" stands for the default directory
 	roots roots
 }
 
-// New names the lock directory: an absolute path, or "" for the default one, which
-// depends on the user and on nothing of the environment.
+// New makes a store. path is an absolute path, or "" for the default directory, which depends on
+// the user but not on the environment.
 func New(path string) *Store {
 	return &Store{path: path, roots: systemRoots()}
 }
@@ -48,7 +47,7 @@ func (s *Store) Abilities() locks.Abilities {
 	return locks.Abilities{Queue: s, MaxUnits: maxUnits, EvictsTogether: true, Unprotected: s.unprotected}
 }
 
-// Close implements locks.Store. Nothing is open but what leases and tickets have.
+// Close implements locks.Store. Only leases and tickets have open files.
 func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store.
@@ -77,9 +76,8 @@ func (s *Store) newRecord(r locks.Request, c clock) record {
 	return self
 }
 
-// lease is a held slot. The command inherits the lock file, and the
-// directory, so that it stays marked as in use. With a hold the record keeps the slot after
-// the release.
+// lease is a held slot. The command inherits the lock file. It also inherits the directory, so that
+// the directory stays marked as in use. With a hold, the record keeps the slot after the release.
 type lease struct {
 	*kernel.Lease
 	place *place
@@ -88,7 +86,8 @@ type lease struct {
 // Evicted implements locks.Lease.
 func (l *lease) Evicted() error { return l.place.evicted() }
 
-// unlockWaitByte wakes the next waiter, which looks and sleeps again: that need not delay the command.
+// unlockWaitByte wakes the next waiter, which looks and sleeps again. The start of the command does
+// not have to wait for that.
 func (l *lease) unlockWaitByte() {
 	if f := l.place.file; f != nil {
 		_ = setLock(f.fd, unix.F_UNLCK, waitByte(l.place.self.ticket))

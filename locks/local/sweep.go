@@ -11,16 +11,16 @@ import (
 	"golock/locks"
 )
 
-// Sweep implements locks.Queue: it frees the records of those who are gone, and
-// removes the lock files of names that nobody holds or waits for. What belongs to other
-// users and may not be changed is left to them.
+// Sweep implements locks.Queue. It frees the records of dead entries, and removes the lock files of
+// names that no entry holds or waits for. It leaves out files of other users that it may not change.
 //
-// A file is judged and removed inside its gate. Who has opened it before comes into the
-// gate after that, sees that the path no longer leads to it, and joins anew.
+// Sweep judges and removes a file inside the gate of that file. A process that opened the file
+// before enters the gate after that, sees that the path no longer leads to the file, and joins
+// again.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	failed := s.eachTable(ctx, ofName(name), unix.O_RDWR, func(f *lockFile, tab *table) error {
 		if f.checkPath() != nil {
-			return nil // somebody else has removed it
+			return nil // another process has removed the file
 		}
 		used := f.isUsed()
 		var dead []*record

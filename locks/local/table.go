@@ -13,43 +13,43 @@ import (
 	"golock/locks"
 )
 
-// The lock file: one page of header, then one record for each entry. Kernel locks say who
-// waits and who holds. A record only describes its entry; one whose byte is not locked is
-// stale.
+// A lock file is a page of header, then a record for each entry. Kernel locks say who waits and who
+// holds. A record only describes its entry. A record whose byte is not locked is stale.
 //
-// Header and records have a checksum each (Adler-32, which needs no tables at the start). None
+// Header and records have a checksum each: Adler-32, which needs no tables at the start. None of
+// them crosses a page, so a process that is killed while it writes leaves the old or the new text.
 // crosses a page, so a process that is killed while it writes leaves the old or the new text.
 const (
 	pageSize   = 4096
 	recordSize = 1024
 	format     = 3
-	maxRecords = 1 << 14      // others may fill a file: it must fit into the memory of who reads it
-	firstSize  = 2 * pageSize // written whole at the start, so that later runs need no disk space
+	maxRecords = 1 << 14      // others may fill a file, and it must fit into the memory of its readers
+	firstSize  = 2 * pageSize // the file is written up to here at the start, so that later runs need no disk space
 
 	magic = "golock\r\n"
 )
 
-// header is the first page. It is in the file as it is in memory, without gaps: all who read it run
-// on one machine.
+// header is the first page. The file has it in the form in which it is in memory, without gaps,
+// because all its readers run on one machine.
 type header struct {
 	magic       [len(magic)]byte
 	format      uint32
-	checksum    uint32 // of the text after it
+	checksum    uint32 // covers the text after it
 	nameLen     uint32
-	size        uint32 // records that the file has at least: one that is shorter has been cut
-	next        int64  // ticket
-	fence       int64  // the last
-	checkedPath uint64 // pathMark, if that path has been searched for a removed predecessor
-	name        string // in the file its text
+	size        uint32 // the least number of records in the file; a file with fewer was cut
+	next        int64  // the next ticket
+	fence       int64  // the last fence
+	checkedPath uint64 // the pathMark under which a removed file was searched for; 0 before the first search
+	name        string // the file has its text
 }
 
 const (
 	headerName     = int(unsafe.Offsetof(header{}.name))
-	headerCounters = headerName // what is before the name changes with the queue
+	headerCounters = headerName // the fields before the name change with the queue
 	headerEnd      = headerName + locks.MaxName
 )
 
-// errCorrupt says that bytes are not what golock writes.
+// errCorrupt says that golock has not written these bytes.
 var errCorrupt = errors.New("not readable")
 
 func (h *header) bytes() []byte { return unsafe.Slice((*byte)(unsafe.Pointer(h)), headerName) }
@@ -65,8 +65,8 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// decodeHeader reads the first page. One that is empty or all zero is of a file that
-// has just been made: the zero header.
+// decodeHeader reads the first page. A page that is empty or all zero belongs to a file that has
+// just been made; its header is zero.
 func decodeHeader(b []byte) (h header, err error) {
 	if !slices.ContainsFunc(b[:min(len(b), pageSize)], func(c byte) bool { return c != 0 }) {
 		return h, nil
@@ -85,24 +85,24 @@ func decodeHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// record is one entry of the table. In the file its text begins with stored; then come the
-// slots as ranges (first u16, count-1 u8), the evictor, what a later version of golock has added,
-// and the command, each word ended by a zero.
+// record is an entry of the table. In the file, stored comes first. Then come the slots as ranges
+// (first u16, count-1 u8), the evictor, what a later version of golock has added, and the command.
+// Each word of the command ends with a zero.
 type record struct {
 	stored
 	slots   []int
-	evictor string // who evicted it; "": nobody
-	extra   string // of a later version: it stays when the record is written again
-	command string // its words, each ended by a zero; may be cut
+	evictor string // who evicted the entry; "" if nobody did
+	extra   string // what a later version has added; it stays when the record is written again
+	command string // the words of the command, each ended by a zero; the text may be cut
 
-	index    int           // its place in the table; noIndex if it has none yet
-	holdLeft time.Duration // of its hold, when isLive looked
-	onlyHold bool          // no process has it any more, only its hold keeps it
+	index    int           // the index in the table; noIndex before the record has one
+	holdLeft time.Duration // the rest of the hold, at the time of isLive
+	onlyHold bool          // no process has the slot any more, only the hold keeps it
 }
 
-// stored is in the file as it is in memory, as the header.
+// stored is the part of a record that the file has in the form in which it is in memory.
 type stored struct {
-	checksum   uint32 // of the text after it
+	checksum   uint32 // covers the text after it
 	state      uint8
 	replace    uint8 // an index of replacements
 	commandLen uint16
@@ -116,14 +116,14 @@ type stored struct {
 	ranges     uint16
 	evictorLen uint16
 	pidNS      uint64
-	written    int64 // an instant: when it joined, or was granted
-	since      int64 // Unix time, us, of the same moment
+	written    int64 // when the entry joined, or was granted
+	since      int64 // the same time as written, in us of Unix time
 	fence      int64
-	holdUntil  int64    // an instant: it counts as held until then, 0: only while its byte is locked
-	boot       [16]byte // of which holdUntil is a time
-	evictedAt  int64    // an instant
-	noGolock   uint8    // 1: its golock has become the command
-	clock      uint8    // clockShared: its instants are of the initial time namespace; 0: not known
+	holdUntil  int64    // when the hold ends; 0 if only the locked byte keeps the slot
+	boot       [16]byte // the boot in which holdUntil counts
+	evictedAt  int64    // when the entry was evicted
+	noGolock   uint8    // 1 if the golock has become its command
+	clock      uint8    // clockShared if the times are of the initial time namespace; 0 if the writer did not know
 	extraLen   uint16
 	reserved   [4]byte
 }
@@ -138,12 +138,12 @@ const (
 	recordState = 4 // the offset of stored.state
 	recordTail  = int(unsafe.Sizeof(stored{}))
 	rangeSize   = 3
-	maxUnits    = 256   // so that the slots of one entry always fit into its record
-	maxSlot     = 65535 // the highest slot number that a record can tell
-	maxEvictor  = 127   // so that there is room for it in any record
+	maxUnits    = 256   // the slots of an entry with more units would not fit into its record
+	maxSlot     = 65535 // the highest slot number that fits into a record
+	maxEvictor  = 127   // any record has room for an evictor of this length
 )
 
-// replacements are in the order of the numbers that records store.
+// replacements are in the order of the numbers in records.
 var replacements = []locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}
 
 func (s *stored) bytes() []byte { return unsafe.Slice((*byte)(unsafe.Pointer(s)), recordTail) }
@@ -176,7 +176,7 @@ func (r *record) encode() []byte {
 	return b
 }
 
-// decode reads a record that is not free. It leaves the index alone.
+// decode reads a record that is in use. It does not set the index.
 func (r *record) decode(b []byte) error {
 	*r = record{index: r.index}
 	copy(r.bytes(), b)
@@ -213,14 +213,15 @@ func (r *record) decode(b []byte) error {
 	return nil
 }
 
-// What is kept of each command where a table has many records: others may have made them long.
+// These constants limit the text of commands that a long table keeps in memory, because others may
+// have written long ones.
 const (
 	manyRecords  = 1000
 	shortCommand = 128 // bytes
 	fewWords     = 16
 )
 
-// cutCommand shortens the command of a record of a long table.
+// cutCommand shortens the command of a record in a long table.
 func (r *record) cutCommand() {
 	text := r.command[:min(len(r.command), shortCommand)]
 	words := 0
@@ -228,18 +229,19 @@ func (r *record) cutCommand() {
 		if text[i] != 0 {
 			continue
 		}
-		if words++; words == fewWords {
+		words++
+		if words == fewWords {
 			text = text[:i]
 			break
 		}
 	}
-	r.command = strings.Clone(text) // the whole text is freed
+	r.command = strings.Clone(text) // a clone lets the collector free the whole text
 }
 
 // slotSet is a set of slot numbers.
 type slotSet [(maxSlot + 1) / 64]uint64
 
-// add reports whether the slot was not in the set.
+// add adds a slot, and reports whether it was missing.
 func (s *slotSet) add(slot int) bool {
 	word, bit := &s[slot/64], uint64(1)<<(slot%64)
 	isNew := *word&bit == 0
@@ -249,7 +251,7 @@ func (s *slotSet) add(slot int) bool {
 
 func (s *slotSet) has(slot int) bool { return slot <= maxSlot && s[slot/64]&(1<<(slot%64)) != 0 }
 
-// lockByte is the byte that the entry has locked as long as it lives.
+// lockByte returns the byte that the entry has locked as long as it lives.
 func (r *record) lockByte() int64 {
 	if r.state == stateHolding {
 		return holdByte(r.ticket)

@@ -11,39 +11,40 @@ import (
 	"golock/locks"
 )
 
-// ticket is one request, from Join to the grant. It sleeps until the entry in front of it
-// has gone, and looks again.
+// ticket is a request, from Join to the grant. It sleeps until the entry in front of it has gone,
+// and looks again.
 type ticket struct {
 	store    *Store
 	request  locks.Request
-	place    atomic.Pointer[place] // Evicted is asked from another goroutine than Wait
-	lease    *lease                // once it is granted
+	place    atomic.Pointer[place] // atomic because Evicted may be called in another goroutine than Wait
+	lease    *lease                // set when the slot is granted
 	replaced []locks.Entry
 }
 
 var (
-	// errMoved says that the lock file was removed or replaced: join again.
+	// errMoved says that the lock file was removed or replaced, so that the entry has to join again.
 	errMoved = errors.New("the lock file was removed")
 
-	// errDamaged says that the table cannot be read and is in use.
+	// errDamaged says that the table cannot be read and that entries use it.
 	errDamaged = errors.New("is damaged, and somebody holds or waits by it")
 )
 
 const (
-	// maxMoves is how often in a row the file may be removed under a newcomer.
+	// maxMoves limits how often in a row the file may be removed under a newcomer.
 	maxMoves = 100
 
-	// recheck is how often the first waiter looks: the kernel wakes nobody when a hold is
-	// evicted, or when the holders of a removed file have gone. All do while the table is damaged.
+	// recheck is the time between two looks of the first waiter. The kernel wakes nobody when a hold
+	// is evicted, or when the holders of a removed file have gone. While the table is damaged, all
+	// waiters look so often.
 	recheck = time.Second
 )
 
-// These implement locks.Ticket.
+// These methods implement locks.Ticket.
 func (t *ticket) Queued() bool            { return t.lease == nil }
 func (t *ticket) Replaced() []locks.Entry { return t.replaced }
 func (t *ticket) Evicted() error          { return t.place.Load().evicted() }
 
-// join takes a place in the file that the path leads to now, and maybe the slot.
+// join takes a place in the file to which the path leads now. It may also take the slot.
 func (t *ticket) join(ctx context.Context) error {
 	var p *place
 	for range maxMoves {
@@ -51,7 +52,7 @@ func (t *ticket) join(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if d.isMade && t.store.path != "" { // the default one is where it has to be
+		if d.isMade && t.store.path != "" { // a missing directory is no surprise if it is the default one
 			t.request.TellMade(d.path)
 		}
 		p = &place{
@@ -60,7 +61,7 @@ func (t *ticket) join(ctx context.Context) error {
 		}
 		l, err := p.enter(ctx, t)
 		for _, v := range p.victims {
-			_ = v.end() // one that cannot be told is waited for
+			_ = v.end() // if the victim cannot be signalled, the newcomer waits for it
 		}
 		if err == nil {
 			t.place.Store(p)
@@ -96,8 +97,8 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	return nil, ctx.Err()
 }
 
-// wait moves t forward in the queue until it holds. It begins with what it has seen when
-// it joined: if that has gone since, the sleep ends at once.
+// wait moves t forward in the queue until it holds. It begins with what join has seen. If that has
+// changed since, the sleep ends at once.
 func (t *ticket) wait(ctx context.Context) error {
 	for t.lease == nil {
 		p := t.place.Load()
@@ -105,7 +106,7 @@ func (t *ticket) wait(ctx context.Context) error {
 		if err == nil {
 			t.lease, err = p.lookAgain(ctx)
 		}
-		if errors.Is(err, errDamaged) { // by somebody who may mend it, or until they have ended
+		if errors.Is(err, errDamaged) { // somebody may mend the table, or its holders may end
 			p.view = view{damaged: true}
 			err = nil
 		}
@@ -121,7 +122,7 @@ func (t *ticket) wait(ctx context.Context) error {
 	return nil
 }
 
-// lookAgain looks once, inside the gate. Only one who holds alone leaves the queue later
+// lookAgain looks once, inside the gate. A holder that holds alone leaves the queue only later
 // (Request.Later).
 func (p *place) lookAgain(ctx context.Context) (l *lease, err error) {
 	if err := p.file.gate(ctx, unix.F_WRLCK, forever); err != nil {

@@ -13,7 +13,7 @@ import (
 	"golock/locks"
 )
 
-// Examine implements locks.Store. It never takes the lock: a run with -n would find it
+// Examine implements locks.Store. It never takes the lock, because a run with -n would find it
 // taken.
 func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error) {
 	var found locks.Findings
@@ -22,7 +22,8 @@ func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error)
 		need |= unix.W_OK
 	}
 	var st unix.Stat_t
-	switch err := unix.Stat(s.path, &st); err {
+	err := unix.Stat(s.path, &st)
+	switch err {
 	case nil:
 		if err := s.checkKind(&st); err != nil {
 			return nil, err
@@ -49,7 +50,7 @@ func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error)
 	return found, nil
 }
 
-// supported locks an unnamed file in the same directory.
+// supported tests the file system: it locks an unnamed file in the same directory.
 func (s *Store) supported(dir string) locks.Finding {
 	f := locks.Finding{Level: locks.OK, Subject: "locks", What: string(s.family) + " locks work in " + dir}
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -65,7 +66,7 @@ func (s *Store) supported(dir string) locks.Finding {
 	return f
 }
 
-// cleaners warns of directories whose files are removed by age.
+// cleaners warns of directories whose old files are removed.
 func (s *Store) cleaners(dir string) locks.Finding {
 	for _, place := range []string{"/tmp", "/var/tmp"} {
 		if dir == place || strings.HasPrefix(dir, place+"/") {
@@ -78,7 +79,7 @@ func (s *Store) cleaners(dir string) locks.Finding {
 	return locks.Finding{Level: locks.OK, Subject: "cleaners", What: dir + " is no place that is cleaned by age"}
 }
 
-// shared are the types of file systems that other machines may use, beside NFS and FUSE.
+// shared has the types of file systems that other machines may use, except NFS and FUSE.
 var shared = []string{"cifs", "smb3", "9p", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "fakeowner"}
 
 func (s *Store) mount(m locks.Mount) locks.Finding {

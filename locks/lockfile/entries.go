@@ -15,9 +15,9 @@ import (
 	"golock/locks/kernel"
 )
 
-// Entries implements locks.Store, whatever the name: there is one lock. The kernel
-// tells which process has it, but not since when; of a lock of the fcntl family that
-// another user has, not even the process. Waiters come in the kernel's order.
+// Entries implements locks.Store. It ignores the name, because a store has one lock. The kernel
+// tells which process has the lock, but not since when. For a lock of the fcntl family that another
+// user has, it does not even tell the process. Waiters are in the order of the kernel.
 func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(s.path, &st); err == unix.ENOENT {
@@ -31,26 +31,29 @@ func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 	for _, lock := range carried {
 		file = lock.File
 	}
-	// What the list tells beyond that: holders in processes that may not be looked into, and waiters.
+	// The kernel's list also has waiters, and holders whose descriptors this user may not read.
 	var waiters []locks.Entry
-	unknown := -len(holders) // locks of the list that no process was seen to have
-	own := int(s.waiting.Load())
+	// Locks without a PID may be those of holders that were found by their descriptors. unseen counts the
+	// ones beyond that number.
+	unseen := -len(holders)
+	waitsOfCaller := int(s.waiting.Load())
 	for _, lock := range s.listed(file) {
 		e := newEntry(lock)
 		switch {
-		case lock.Waiting && own > 0 && (lock.PID == os.Getpid() || lock.PID < 0):
-			own-- // who asks is not waiting any more
+		case lock.Waiting && waitsOfCaller > 0 && (lock.PID == os.Getpid() || lock.PID < 0):
+			waitsOfCaller-- // the process that asks has given up waiting
 		case lock.Waiting:
 			e.Position = len(waiters) + 1
 			kernel.Describe(&e, max(lock.PID, 0))
 			waiters = append(waiters, e)
 		case takers[lock.PID]:
-			unknown++
+			unseen++
 		case lock.PID > 0:
 			e.Orphaned = !kernel.Describe(&e, lock.PID)
 			holders = append(holders, e)
 		default:
-			if unknown++; unknown > 0 {
+			unseen++
+			if unseen > 0 {
 				kernel.Describe(&e, 0)
 				holders = append(holders, e)
 			}
@@ -63,9 +66,10 @@ func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 	return entries, nil
 }
 
-// search finds the processes whose descriptors carry a lock, as far as this user may look into
-// them: those that took what the kernel lists if they still have it, else all, which takes time.
-// In a container the kernel does not list a shared lock whose taker is dead.
+// search finds the processes whose descriptors carry a lock, as far as this user may read their
+// descriptors. First it looks at the processes that took the locks in the kernel's list. If not all
+// of these still have their lock, it looks at all processes, which takes long. In a container the
+// kernel does not list a shared lock whose taker is dead.
 func (s *Store) search(st *unix.Stat_t) (carried map[int]procfs.Lock) {
 	carried = map[int]procfs.Lock{}
 	carries := func(pid int) bool {
@@ -76,7 +80,8 @@ func (s *Store) search(st *unix.Stat_t) (carried map[int]procfs.Lock) {
 		return len(all) > 0
 	}
 	isHeir := func(l procfs.Lock) bool { return !l.Waiting && (l.PID <= 0 || !carries(l.PID)) }
-	if list := s.listed(fileName(st)); len(list) == 0 || slices.ContainsFunc(list, isHeir) {
+	list := s.listed(fileName(st))
+	if len(list) == 0 || slices.ContainsFunc(list, isHeir) {
 		for _, pid := range procfs.PIDs() {
 			carries(pid)
 		}
@@ -84,12 +89,13 @@ func (s *Store) search(st *unix.Stat_t) (carried map[int]procfs.Lock) {
 	return carried
 }
 
-// listed are the locks on a file that the kernel lists.
+// listed returns the locks on a file that the kernel lists.
 func (s *Store) listed(file string) []procfs.Lock {
 	return once(slices.DeleteFunc(s.ofFamily(procfs.Locks()), func(l procfs.Lock) bool { return l.File != file }))
 }
 
-// once cuts off what a list that was read in pieces has twice: an exclusive lock and its waiters.
+// once removes duplicates of an exclusive lock and its waiters, which a list that was read in
+// pieces can have.
 func once(list []procfs.Lock) []procfs.Lock {
 	for i, lock := range list {
 		if i > 0 && !lock.Waiting && !lock.Shared {
@@ -99,11 +105,11 @@ func once(list []procfs.Lock) []procfs.Lock {
 	return list
 }
 
-// locksOf are the locks that the descriptors of one process carry.
+// locksOf returns the locks that the descriptors of a process carry.
 func (s *Store) locksOf(pid int, st *unix.Stat_t) (found []procfs.Lock, err error) {
 	fds, err := procfs.FDs(pid)
 	for _, fd := range fds {
-		// Of a file on a server that does not answer only what the kernel knows.
+		// stat(2) waits for a server that does not answer, so only what the kernel knows is read
 		var file unix.Statx_t
 		err := unix.Statx(unix.AT_FDCWD, fmt.Sprintf("%s/fd/%d", procfs.Dir(pid), fd), unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &file)
 		if err == nil && file.Ino == st.Ino && unix.Mkdev(file.Dev_major, file.Dev_minor) == uint64(st.Dev) {
@@ -113,15 +119,15 @@ func (s *Store) locksOf(pid int, st *unix.Stat_t) (found []procfs.Lock, err erro
 	return found, err
 }
 
-// holdersOf are the locks that were found by descriptors, each once, with the process that took
-// it.
+// holdersOf returns the locks that were found by descriptors, each once. takers are the processes
+// that took them.
 func holdersOf(carried map[int]procfs.Lock) (holders []locks.Entry, takers map[int]bool) {
 	takers = map[int]bool{}
 	pids := slices.Sorted(maps.Keys(carried))
 	for _, pid := range kernel.Roots(pids) {
 		lock := carried[pid]
 		if len(holders) > 0 && (!lock.Shared || takers[lock.PID]) {
-			continue // the same lock, in another process
+			continue // another process has the same lock
 		}
 		e := newEntry(lock)
 		if lock.PID > 0 {
@@ -129,8 +135,9 @@ func holdersOf(carried map[int]procfs.Lock) (holders []locks.Entry, takers map[i
 		}
 		if lock.PID > 0 && !slices.Contains(pids, lock.PID) {
 			_, err := procfs.FDs(lock.PID)
-			if e.Orphaned = !os.IsPermission(err); !e.Orphaned {
-				pid = lock.PID // another user's, from which the one that is seen has it
+			e.Orphaned = !os.IsPermission(err)
+			if !e.Orphaned { // A process of another user took the lock, and the one that was found inherited it.
+				pid = lock.PID
 			}
 		}
 		kernel.Describe(&e, pid)
@@ -152,7 +159,7 @@ func newEntry(lock procfs.Lock) locks.Entry {
 	return e
 }
 
-// ofFamily keeps the locks of the family.
+// ofFamily returns the locks of the family.
 func (s *Store) ofFamily(all []procfs.Lock) []procfs.Lock {
 	return slices.DeleteFunc(all, func(l procfs.Lock) bool {
 		if s.family == Flock {
@@ -162,13 +169,13 @@ func (s *Store) ofFamily(all []procfs.Lock) []procfs.Lock {
 	})
 }
 
-// fileName is the name of a file in the kernel's lists. Overlayfs and btrfs have
-// another device there than in stat(2).
+// fileName returns the name of a file in the kernel's lists. On overlayfs and btrfs its device
+// differs from that of stat(2).
 func fileName(st *unix.Stat_t) string {
 	return fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 }
 
-// IsOpen implements kernel.Lock: the process has a descriptor that carries the lock.
+// IsOpen implements kernel.Lock. It reports whether a descriptor of the process carries the lock.
 func (s *Store) IsOpen(pid int, _ locks.Request) (bool, error) {
 	var st unix.Stat_t
 	if unix.Stat(s.path, &st) != nil {

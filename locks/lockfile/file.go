@@ -12,14 +12,14 @@ import (
 	"golock/locks/kernel"
 )
 
-// openFile never blocks on a FIFO. A new file gets the same mode as from flock(1).
+// openFile never blocks on a FIFO. It gives a new file the mode that flock(1) gives.
 func openFile(path string, flags int) (fd int, err error) {
 	return eintr.Get(func() (int, error) {
 		return unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0o666)
 	})
 }
 
-// setLock locks the whole file, however long it becomes, or with F_UNLCK unlocks it.
+// setLock locks the whole file, whatever its later length. With F_UNLCK it unlocks the file.
 func (f Family) setLock(fd int, kind int16, wait bool) error {
 	how := map[int16]int{unix.F_RDLCK: unix.LOCK_SH, unix.F_WRLCK: unix.LOCK_EX, unix.F_UNLCK: unix.LOCK_UN}[kind]
 	command := unix.F_OFD_SETLKW
@@ -34,21 +34,21 @@ func (f Family) setLock(fd int, kind int16, wait bool) error {
 	})
 }
 
-// maxMoves is how often in a row the file may be removed or replaced while it is locked.
+// maxMoves limits how often in a row the file may be removed or replaced while it is being locked.
 const maxMoves = 100
 
-// lock opens the file that the path leads to, and locks it. Without wait it gives
+// lock opens the file to which the path leads, and locks it. Without wait it fails with
 // kernel.ErrTaken instead of waiting.
 func (s *Store) lock(kind int16, wait bool) (int, error) {
 	access := unix.O_RDONLY
 	if s.family == Fcntl && kind == unix.F_WRLCK {
-		access = unix.O_RDWR // fcntl(2): an exclusive lock needs a descriptor for writing
+		access = unix.O_RDWR // an exclusive lock needs a descriptor for writing (fcntl(2))
 	}
 	var file, now unix.Stat_t
 	for range maxMoves {
 		fd, err := s.open(access, &file)
 		if err == unix.EEXIST {
-			continue // another process has just made it
+			continue // another process has just made the file
 		}
 		if err != nil {
 			return -1, err
@@ -56,15 +56,15 @@ func (s *Store) lock(kind int16, wait bool) (int, error) {
 		s.waiting.Add(1)
 		err = s.setLock(fd, kind, wait)
 		s.waiting.Add(-1)
-		// If it cannot be seen that the path still leads to it, the next open tells why.
+		// If it cannot be checked that the path still leads to the file, the next open reports why.
 		if err == nil && unix.Stat(s.path, &now) == nil && kernel.SameFile(&now, &file) {
 			return fd, nil
 		}
 		unix.Close(fd)
 		switch {
 		case (err == unix.EBADF || err == unix.EIO) && access == unix.O_RDONLY && kind == unix.F_WRLCK:
-			// On NFS version 4 a flock is a record lock, which needs a descriptor for
-			// writing. flock(1) does the same.
+			// On NFS version 4 a flock is a record lock, which needs a descriptor for writing. flock(1) does
+			// the same.
 			access = unix.O_RDWR
 		case err == unix.EWOULDBLOCK || err == unix.EACCES:
 			return -1, kernel.ErrTaken
@@ -86,21 +86,22 @@ func (s *Store) lockError(err error) error {
 	return e
 }
 
-// open opens the file, and makes it if there is none. O_CREAT is set only then:
-// fs.protected_regular forbids it for other users' files in a sticky directory (proc(5)).
-// EEXIST: somebody else has made or replaced it meanwhile. st becomes that of the file.
+// open opens the file, and makes it if it does not exist. It sets O_CREAT only then, because in a
+// sticky directory fs.protected_regular forbids O_CREAT for files of other users (proc(5)). EEXIST
+// says that another process has made or replaced the file meanwhile. st receives the result of
+// stat(2).
 func (s *Store) open(access int, st *unix.Stat_t) (int, error) {
 	create := unix.O_CREAT | unix.O_EXCL
 	if unix.Lstat(s.path, st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		// Another user would choose the file. The kernel refuses such links in sticky
-		// directories if fs.protected_symlinks is set (proc(5)).
+		// With a symbolic link, another user could choose the file. If fs.protected_symlinks is set, the
+		// kernel refuses such links in sticky directories (proc(5)).
 		if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) {
 			foreign := fmt.Errorf("is a symbolic link of user %d", st.Uid)
 			return -1, &locks.PathError{Path: s.path, Err: foreign, Hint: "name the file that it leads to"}
 		}
 		create = unix.O_CREAT // O_EXCL follows no link
 	}
-	// To open a device can have effects, so the kind is checked before.
+	// The kind is checked before, because opening a device can have effects.
 	if unix.Stat(s.path, st) == nil {
 		if err := s.checkKind(st); err != nil {
 			return -1, err
@@ -118,7 +119,7 @@ func (s *Store) open(access int, st *unix.Stat_t) (int, error) {
 	}
 	if err := unix.Fstat(fd, st); err != nil || s.checkKind(st) != nil {
 		unix.Close(fd)
-		return -1, unix.EEXIST // it was replaced since
+		return -1, unix.EEXIST // the file was replaced after stat(2)
 	}
 	return fd, nil
 }
@@ -137,8 +138,8 @@ func (s *Store) openError(err error) error {
 	return e
 }
 
-// checkKind refuses everything but files, and directories and block devices for flock: systemd and udev
-// leave a disk alone whose node is flock'ed (https://systemd.io/BLOCK_DEVICE_LOCKING).
+// checkKind accepts regular files. For flock it also accepts directories and block devices: systemd
+// and udev leave a disk alone whose node has a flock (https://systemd.io/BLOCK_DEVICE_LOCKING).
 func (s *Store) checkKind(st *unix.Stat_t) error {
 	switch kind := st.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFREG, (kind == unix.S_IFDIR || kind == unix.S_IFBLK) && s.family == Flock:

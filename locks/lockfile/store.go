@@ -1,11 +1,11 @@
-// Package lockfile locks one plain file as other tools do: with flock(2) (flock(1),
-// setlock(8), systemd-tmpfiles(8)), or with record locks, fcntl(2) (s6-setlock,
-// runlock). The two families do not see each other.
+// Package lockfile locks a plain file as other tools do: with flock(2), as flock(1), setlock(8) and
+// systemd-tmpfiles(8) do, or with record locks of fcntl(2), as s6-setlock and runlock do. The two
+// families do not exclude each other.
 //
-// The lock excludes all who lock the file in the same family. The kernel releases it
-// however a process ends, and decides the order. There is one lock, exclusive or shared.
-// golock neither writes nor removes the file. It notices that the file was removed or
-// replaced while it waited, but not while it held the lock.
+// The lock excludes all processes that lock the file in the same family. The kernel releases it
+// however a process ends, and decides the order. There is one lock, exclusive or shared. golock
+// neither writes nor removes the file. It notices that the file was removed or replaced while it
+// waited, but not while it held the lock.
 package lockfile
 
 import (
@@ -23,25 +23,25 @@ import (
 // Family is a kind of lock that the kernel can put on a file.
 type Family string
 
-// The two families, by the schemes of their URLs.
+// These are the two families, named after the schemes of their URLs.
 const (
 	Flock Family = "flock" // flock(2)
-	Fcntl Family = "fcntl" // open file description locks, which meet record locks (fcntl(2))
+	Fcntl Family = "fcntl" // open file description locks, which exclude record locks too (fcntl(2))
 )
 
-// Store is one lock file. It does nothing until it is used.
+// Store is a lock file. New does no I/O.
 type Store struct {
 	family Family
 	path   string
 
-	// The calls to the kernel. A test replaces them to act as NFS.
+	// These functions call the kernel. A test replaces them to behave like NFS.
 	openFile func(path string, flags int) (fd int, err error)
 	setLock  func(fd int, kind int16, wait bool) error
 
-	waiting atomic.Int32 // calls of this process that /proc/locks may show as waiting
+	waiting atomic.Int32 // the number of calls of this process that /proc/locks may show as waiting
 }
 
-// New names the file: an absolute path, which is used as it is.
+// New makes a store. path is an absolute path, which is used unchanged.
 func New(family Family, path string) *Store {
 	return &Store{family: family, path: path, openFile: openFile, setLock: family.setLock}
 }
@@ -61,8 +61,8 @@ func (s *Store) Abilities() locks.Abilities {
 // Close implements locks.Store.
 func (s *Store) Close() error { return nil }
 
-// Join implements locks.Store. A request with a max is exclusive, one without is
-// shared.
+// Join implements locks.Store. A request with a max takes the lock exclusively, a request without a
+// max shares it.
 func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
 	return kernel.Join(ctx, s, r)
 }
@@ -70,8 +70,8 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 // Take implements kernel.Lock.
 func (s *Store) Take(r locks.Request) (*kernel.Lease, error) { return s.take(r, false) }
 
-// take locks the file. Those who share a lock have no slot numbers: the kernel does not know
-// how many they are.
+// take locks the file. Holders of a shared lock have no slot numbers, because the kernel does not
+// know how many there are.
 func (s *Store) take(r locks.Request, wait bool) (*kernel.Lease, error) {
 	grant, kind := locks.Grant{Ref: r.Ref}, int16(unix.F_RDLCK)
 	if r.Claim.Max != 0 {
@@ -83,16 +83,17 @@ func (s *Store) take(r locks.Request, wait bool) (*kernel.Lease, error) {
 	}
 	fd = fdtable.MoveHigh(fd)
 	return kernel.NewLease(grant, []int{fd}, func() (err error) {
-		if failed := s.family.setLock(fd, unix.F_UNLCK, false); failed != nil {
-			err = &locks.PathError{Op: "unlock", Path: s.path, Err: failed}
+		unlockErr := s.family.setLock(fd, unix.F_UNLCK, false)
+		if unlockErr != nil {
+			err = &locks.PathError{Op: "unlock", Path: s.path, Err: unlockErr}
 		}
 		unix.Close(fd)
 		return err
 	}), nil
 }
 
-// Wait implements kernel.Lock. It sleeps in the kernel, and only the lock ends that sleep. When ctx has ended, the
-// goroutine sleeps on, and what it gets is released at once.
+// Wait implements kernel.Lock. It sleeps in the kernel, and only the lock ends that sleep. When ctx
+// has ended, the goroutine sleeps on, and releases the lock as soon as it gets it.
 func (s *Store) Wait(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
 	var lease *kernel.Lease
 	var err error

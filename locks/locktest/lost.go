@@ -7,9 +7,9 @@ import (
 	"golock/locks"
 )
 
-// LostAnswers has the answers to steps of a store be lost, by lose: join, renew or release, so
-// many times from now on. However many are lost there is one grant, one ticket, one release.
-// watch is the same store, undisturbed.
+// LostAnswers tests a store whose answers are lost. lose makes the next n answers to a step (join,
+// renew or release) get lost. However many are lost, there is one grant, one ticket, one release.
+// watch is the same store without lost answers.
 func LostAnswers(t *testing.T, s, watch locks.Store, lose func(step string, times int32)) {
 	t.Helper()
 	lose("join", 2)

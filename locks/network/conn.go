@@ -6,33 +6,34 @@ import (
 	"sync"
 )
 
-// AnswerSize is the size of the largest answer that is read: a list of 10,000 entries with what a store
-// tells of each.
+// AnswerSize limits the size of an answer. A list of 10,000 entries with all their facts fits into
+// it.
 const AnswerSize = 16 << 20
 
-// Protocol follows the plain text of a connection. It refuses what the client library cannot
-// read safely: libraries make room for as much as an answer announces, before it is there.
+// Protocol checks the decrypted bytes of a connection. It refuses what the client library cannot
+// read safely: libraries allocate as much memory as an answer announces, before the answer has
+// come.
 type Protocol interface {
-	// Sent is told what the client is about to send.
+	// Sent gets what the client is about to send.
 	Sent(b []byte) error
 
-	// Received is told what has come, before the client gets it.
+	// Received gets what has come from the server, before the client gets it.
 	Received(b []byte) error
 }
 
-// Conn is a connection that ends when its Protocol refuses something.
+// Conn is a connection that closes when its Protocol refuses something.
 type Conn struct {
 	net.Conn
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	protocol Protocol
 	fault    error
 }
 
-// Watch makes a Conn of a connection.
+// Watch wraps a connection, so that a Protocol checks it.
 func Watch(c net.Conn, p Protocol) *Conn { return &Conn{Conn: c, protocol: p} }
 
-// Fault is what the Protocol has refused, or nil. Some libraries hide the error of a read.
+// Fault returns what the Protocol has refused, or nil. Some libraries hide the error of a read.
 func (c *Conn) Fault() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,35 +42,37 @@ func (c *Conn) Fault() error {
 
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if fault := c.ask(func() error { return c.protocol.Received(b[:n]) }); fault != nil {
+	fault := c.check(func() error { return c.protocol.Received(b[:n]) })
+	if fault != nil {
 		return 0, fault
 	}
 	return n, err
 }
 
 func (c *Conn) Write(b []byte) (int, error) {
-	if fault := c.ask(func() error { return c.protocol.Sent(b) }); fault != nil {
+	fault := c.check(func() error { return c.protocol.Sent(b) })
+	if fault != nil {
 		return 0, fault
 	}
 	return c.Conn.Write(b)
 }
 
-// ask asks the Protocol. After a refusal the connection is of no use.
-func (c *Conn) ask(question func() error) error {
+// check calls the Protocol. After a refusal it closes the connection.
+func (c *Conn) check(call func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fault != nil {
 		return c.fault
 	}
-	c.fault = question()
+	c.fault = call()
 	if c.fault != nil {
 		_ = c.Close()
 	}
 	return c.fault
 }
 
-// Budget is a Protocol that limits only the size of an answer: what comes before the client
-// sends again.
+// Budget is a Protocol that only limits the size of an answer. An answer is everything that comes
+// before the client sends again.
 type Budget struct{ size int }
 
 // Sent implements Protocol.
@@ -78,32 +81,33 @@ func (b *Budget) Sent([]byte) error {
 	return nil
 }
 
-// Reset begins another answer.
+// Reset starts the count of another answer.
 func (b *Budget) Reset() { b.size = 0 }
 
 // Received implements Protocol.
 func (b *Budget) Received(p []byte) error {
-	if b.size += len(p); b.size > AnswerSize {
+	b.size += len(p)
+	if b.size > AnswerSize {
 		return TooLong("more than %d MiB", AnswerSize>>20)
 	}
 	return nil
 }
 
-// Damaged is the error of an answer that no sound server gives. As for a connection that
-// breaks, another attempt may succeed.
+// Damaged is the error of an answer that no working server gives. Another attempt may succeed, as
+// after a broken connection.
 func Damaged(format string, args ...any) error {
 	return fmt.Errorf("a damaged answer: "+format, args...)
 }
 
-// TooLong is the error of an answer that no sound server gives, or of a part of it, because of its
-// size.
+// TooLong is the error of an answer, or of a part of it, that is longer than any that a working
+// server gives.
 func TooLong(format string, args ...any) error {
 	return fmt.Errorf("an answer longer than golock accepts: "+format, args...)
 }
 
-// Recover makes an error of a panic of a client library, which could not read what the server
-// sent. It is deferred by what calls the library and does little else: a panic of golock's own is
-// a fault (see locks.Recover).
+// Recover turns a panic of a client library, which could not read what the server sent, into an
+// error. Only a function that calls the library and does little else may defer it: a panic of
+// golock itself is a fault (see locks.Recover).
 func Recover(err *error) {
 	if v := recover(); v != nil {
 		*err = Damaged("the client library failed on it: %v", v)

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsTurnedAway reports an error of a connection that a server was there to end: it closed it, perhaps
-// before its greeting because it has too many, or the queue of its unix socket is full (EAGAIN,
-// unix(7)). A refused connection is none: nobody listens.
+// IsTurnedAway reports whether a server was there and ended the connection. It may have closed it
+// before its greeting, because it has too many connections. Or the queue of its unix socket is full
+// (EAGAIN, unix(7)). After ECONNREFUSED the result is false: no server listens.
 func IsTurnedAway(err error) bool {
-	for _, passed := range []error{context.DeadlineExceeded, context.Canceled, os.ErrDeadlineExceeded} {
-		if errors.Is(err, passed) {
+	for _, ownLimit := range []error{context.DeadlineExceeded, context.Canceled, os.ErrDeadlineExceeded} {
+		if errors.Is(err, ownLimit) {
 			return false // golock itself has closed it
 		}
 	}
-	for _, closed := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE, unix.EAGAIN} {
-		if errors.Is(err, closed) {
+	for _, refusal := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE, unix.EAGAIN} {
+		if errors.Is(err, refusal) {
 			return true
 		}
 	}

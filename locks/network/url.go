@@ -1,6 +1,6 @@
-// Package network is what the engines of servers share: URLs with their options, TLS, and
-// parts of golock doctor. The lean program does not link it: crypto/tls would cost each
-// start 5 % more CPU time and 0.7 MiB.
+// Package network has what the engines with servers share: URLs with their options, TLS, and parts
+// of golock doctor. The lean program does not link it, because crypto/tls would cost each start 5 %
+// more CPU time and 0.7 MiB.
 package network
 
 import (
@@ -21,17 +21,17 @@ import (
 	"golock/locks/lease"
 )
 
-// URL is the URL of a server, taken apart. No error shows what may be a part of the
-// password: an unescaped slash or question mark in it moves the rest into host, path or
-// options. url.Parse knows no lists of hosts, and its errors show the password.
+// URL is a parsed URL of a server. No error shows a text that may be part of the password: an
+// unescaped slash or question mark in a password moves the rest of it into host, path or options.
+// url.Parse cannot parse lists of hosts, and its errors show the password.
 type URL struct {
 	Scheme, User, Password string
-	Authority              string // without user and password
-	Path                   string // behind the slash, escaped
+	Authority              string // hosts, without user and password
+	Path                   string // what follows the slash, escaped
 	user, query            string // escaped
 }
 
-// SplitURL takes an address apart. example is what a right one looks like.
+// SplitURL parses a URL. example is a correct URL for the error messages.
 func SplitURL(address, example string) (u URL, err error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {
@@ -48,17 +48,19 @@ func SplitURL(address, example string) (u URL, err error) {
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
 	u.Path, u.query = visible(path), visible(query)
-	at := strings.LastIndexByte(authority, '@')
-	u.Authority = authority[at+1:]
-	name, password, _ := strings.Cut(authority[:max(at, 0)], ":")
+	userEnd := strings.LastIndexByte(authority, '@')
+	u.Authority = authority[userEnd+1:]
+	name, password, _ := strings.Cut(authority[:max(userEnd, 0)], ":")
 	u.user = visible(name)
-	if u.User, err = Unescape("user", name); err == nil {
-		u.Password, err = Unescape("password", password)
+	u.User, err = Unescape("user", name)
+	if err != nil {
+		return u, err
 	}
+	u.Password, err = Unescape("password", password)
 	return u, err
 }
 
-// visible escapes all bytes but visible ASCII.
+// visible escapes all bytes except visible ASCII.
 func visible(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -80,7 +82,7 @@ func Unescape(part, text string) (string, error) {
 	return text, err
 }
 
-// Redacted is the URL without passwords. It means the same in all else.
+// Redacted returns the URL without passwords. Apart from them it is equivalent.
 func (u URL) Redacted() string {
 	text := u.Scheme + "://"
 	if u.User != "" {
@@ -100,7 +102,7 @@ func (u URL) Redacted() string {
 	return text
 }
 
-// EachOption calls set with each option, unescaped.
+// EachOption calls set with the name and the unescaped value of each option.
 func (u URL) EachOption(set func(name, value string) error) error {
 	if u.query == "" {
 		return nil
@@ -127,7 +129,7 @@ func Text(name, value string, where *string) error {
 	return nil
 }
 
-// Hosts parses a list of hosts. port is that of a host without one.
+// Hosts parses a list of hosts. port is the port of a host that names none.
 func Hosts(list, port string) ([]string, error) {
 	var hosts []string
 	for host := range strings.SplitSeq(list, ",") {
@@ -145,7 +147,7 @@ func Hosts(list, port string) ([]string, error) {
 			return nil, fmt.Errorf("host %q: want a name or an address", shown)
 		}
 		if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 {
-			// The text is not shown: it is the password of a URL without a host.
+			// The text is not shown, because in a URL without a host it is the password.
 			return nil, fmt.Errorf("port of host %q: want a number from 1 to 65535", shown)
 		}
 		hosts = append(hosts, net.JoinHostPort(name, number))
@@ -153,21 +155,21 @@ func Hosts(list, port string) ([]string, error) {
 	return hosts, nil
 }
 
-// Options are those of all servers.
+// Options are the options that the URLs of all servers have.
 type Options struct {
 	Quarantine time.Duration
 	TLS        bool
-	AnyName    bool // with TLS: the certificate may be for another name
+	AnyName    bool // with TLS: the certificate need not name the server
 	tlsOption  string
 	ca         string
 	cert, key  string
 	serverName string
 }
 
-// NewOptions are the defaults.
+// NewOptions returns the default options.
 func NewOptions() Options { return Options{Quarantine: 3 * time.Second} }
 
-// Set sets an option, if it is one of these.
+// Set sets an option, and reports whether Options knows it.
 func (o *Options) Set(name, value string) (known bool, err error) {
 	if name == "quarantine" {
 		o.Quarantine, err = duration(name, value)
@@ -176,18 +178,23 @@ func (o *Options) Set(name, value string) (known bool, err error) {
 		}
 		return true, err
 	}
-	texts := map[string]*string{"ca": &o.ca, "cert": &o.cert, "key": &o.key, "server-name": &o.serverName}
-	where, known := texts[name]
-	if known {
-		err = Text(name, value, where)
+	switch name {
+	case "ca":
+		return true, Text(name, value, &o.ca)
+	case "cert":
+		return true, Text(name, value, &o.cert)
+	case "key":
+		return true, Text(name, value, &o.key)
+	case "server-name":
+		return true, Text(name, value, &o.serverName)
 	}
-	return known, err
+	return false, nil
 }
 
-// longestOption is the longest duration of an option.
+// longestOption is the longest duration that an option accepts.
 const longestOption = time.Hour
 
-// duration parses that of an option, in Go's form or in seconds.
+// duration parses the duration of an option, in the form of package time or in seconds.
 func duration(name, value string) (time.Duration, error) {
 	d, err := time.ParseDuration(value)
 	if err == nil {
@@ -200,7 +207,8 @@ func duration(name, value string) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// Timeout lowers a time limit that the server's own clients have too; 0 or less is none.
+// Timeout parses an option that clients of the server use too, and lowers limit to it. A duration
+// of 0 or less does not limit.
 func Timeout(name, value string, limit *time.Duration) error {
 	d, err := duration(name, value)
 	if d > 0 {
@@ -209,8 +217,8 @@ func Timeout(name, value string, limit *time.Duration) error {
 	return err
 }
 
-// SetTLS is for an option that switches TLS on or off, and says whether the server's name
-// is verified too.
+// SetTLS records what an option says about TLS: whether it is on, and whether the certificate may
+// name another server. It refuses an option that contradicts an earlier one.
 func (o *Options) SetTLS(option string, on, anyName bool) error {
 	if o.tlsOption != "" && (o.TLS != on || o.AnyName != anyName) {
 		return fmt.Errorf("options %s and %s: contradict each other", o.tlsOption, option)
@@ -219,19 +227,21 @@ func (o *Options) SetTLS(option string, on, anyName bool) error {
 	return nil
 }
 
-// Check finds options that contradict each other. tls is how TLS is switched on.
-func (o *Options) Check(tls string) error {
+// Check refuses options that contradict each other. tlsOption is the option that switches TLS on,
+// for the error message.
+func (o *Options) Check(tlsOption string) error {
 	switch {
 	case !o.TLS && (o.ca != "" || o.cert != "" || o.key != "" || o.serverName != ""):
-		return fmt.Errorf("options ca, cert, key and server-name: only with %s", tls)
+		return fmt.Errorf("options ca, cert, key and server-name: only with %s", tlsOption)
 	case (o.cert == "") != (o.key == ""):
 		return errors.New("options cert and key: one without the other")
 	}
 	return nil
 }
 
-// Config verifies the server's name and its certificate, by the system's authorities or
-// the given one. It is nil without TLS. host is HOST:PORT, or "" if the client knows it.
+// Config returns the configuration of TLS, or nil without TLS. It makes the client verify the
+// server's certificate by the system's authorities or by the given one. host is HOST:PORT, or "" if
+// the client sets the name that the certificate must have.
 func (o *Options) Config(host string) (*tls.Config, error) {
 	if !o.TLS {
 		return nil, nil
@@ -258,13 +268,13 @@ func (o *Options) Config(host string) (*tls.Config, error) {
 		c.Certificates = []tls.Certificate{pair}
 	}
 	if o.AnyName {
-		c.InsecureSkipVerify = true // VerifyConnection verifies
+		c.InsecureSkipVerify = true // VerifyConnection verifies all but the name
 		c.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, c.RootCAs) }
 	}
 	return c, nil
 }
 
-// verifyChain verifies a server's certificate but for its name.
+// verifyChain verifies a server's certificate, but not its name.
 func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
 	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
 	for _, c := range s.PeerCertificates[1:] {
@@ -276,12 +286,12 @@ func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
 	return nil
 }
 
-// TLSHint says what to do if a certificate is not accepted, or the port has no TLS. bad:
-// err is of that kind.
-func TLSHint(err error) (hint string, bad bool) {
+// TLSHint says what to do if a certificate is not accepted, or if the port does not speak TLS.
+// isTLS reports whether err is such an error.
+func TLSHint(err error) (hint string, isTLS bool) {
 	var certificate *tls.CertificateVerificationError
 	var noTLS tls.RecordHeaderError
-	var alert *net.OpError // TLS is over TCP: a tls.AlertError is for QUIC only
+	var alert *net.OpError // tls.AlertError is for QUIC only; over TCP an alert is a net.OpError
 	switch {
 	case errors.As(err, &certificate):
 		return "?ca=FILE names the authority that signed it, ?server-name= the name in it", true

@@ -9,7 +9,8 @@ import (
 	"golock/test/testkit"
 )
 
-// A server that wants a client's certificate says so after the handshake.
+// TLSHint explains the alert of a server that wants a client's certificate. The alert comes after
+// the handshake.
 func TestHintOfAMissingCertificate(t *testing.T) {
 	cert, key, err := server.NewCertificate(t.TempDir(), "lock.example")
 	testkit.Must(t, err)
@@ -21,7 +22,7 @@ func TestHintOfAMissingCertificate(t *testing.T) {
 	go func() {
 		if c, err := l.Accept(); err == nil {
 			_ = c.(*tls.Conn).Handshake()
-			_, _ = c.(*tls.Conn).NetConn().(*net.TCPConn).Read(make([]byte, 1)) // the client closes first
+			_, _ = c.(*tls.Conn).NetConn().(*net.TCPConn).Read(make([]byte, 1)) // waits until the client has closed
 			c.Close()
 		}
 	}()

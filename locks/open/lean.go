@@ -4,7 +4,8 @@ package open
 
 import "golock/locks"
 
-// To initialise clients of servers at every start costs more than a local lock.
+// This build has no clients of servers, because their initialisation would cost more at every start
+// than a local lock.
 func openRedis(string) (locks.Store, error)    { return nil, ErrNotLinked }
 func openMySQL(string) (locks.Store, error)    { return nil, ErrNotLinked }
 func openPostgres(string) (locks.Store, error) { return nil, ErrNotLinked }

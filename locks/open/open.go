@@ -1,5 +1,5 @@
-// Package open turns a store URL into a store. It has the one table of engines; to add
-// one, add a line here and a folder beside it.
+// Package open makes the store of a URL. It has the table of all engines. A new engine needs a line
+// in the table and a directory beside this one.
 package open
 
 import (
@@ -16,12 +16,12 @@ import (
 
 type engine struct {
 	scheme  string
-	aliases []string // other names of the scheme, as clients of the server know it
+	aliases []string // other names of the scheme that clients of the server know
 	open    func(address string) (locks.Store, error)
 }
 
-// engines lists the schemes, in the order in which messages name them. A lean program has
-// no clients of servers.
+// engines lists the schemes in the order in which messages name them. The table of a lean program
+// lacks the servers.
 func engines() []engine {
 	return []engine{
 		{scheme: "local", open: openLocal},
@@ -45,11 +45,11 @@ func engines() []engine {
 	}
 }
 
-// ErrNotLinked says that a store needs the full program.
+// ErrNotLinked says that only the full program can use the store.
 var ErrNotLinked = errors.New("this golock has no clients of servers")
 
-// Store gives the store of a URL. It does no I/O; an error names the part of
-// the URL that is wrong and shows no secrets. Schemes may be in upper case.
+// Store makes the store of a URL. It does no I/O. An error names the part of the URL that is wrong
+// and shows no secrets. Upper case is allowed in schemes.
 func Store(address string) (locks.Store, error) {
 	scheme, _, _ := strings.Cut(address, ":")
 	rest := address[len(scheme):]
@@ -58,7 +58,7 @@ func Store(address string) (locks.Store, error) {
 		if e.scheme == scheme || slices.Contains(e.aliases, scheme) {
 			s, err := e.open(e.scheme + rest)
 			if err != nil {
-				return nil, err // s may be a nil pointer of the engine's
+				return nil, err // s may be a nil pointer of the engine's type, which is not a nil locks.Store
 			}
 			return s, nil
 		}
@@ -66,8 +66,8 @@ func Store(address string) (locks.Store, error) {
 	return nil, unknown(address, scheme, rest)
 }
 
-// unknown says in one line what is wrong with an address of no engine: its scheme in lower
-// case, and the rest. It shows only what cannot be a part of a password.
+// unknown explains in one line why no engine has the address. scheme is in lower case; rest is what
+// follows it. The message shows only texts that cannot be part of a password.
 func unknown(address, scheme, rest string) error {
 	base, _, hasDriver := strings.Cut(scheme, "+")
 	names := slices.DeleteFunc(Schemes(), func(name string) bool { return strings.Contains(name, "+") })
@@ -87,7 +87,7 @@ func unknown(address, scheme, rest string) error {
 			strings.Join(names, ", "))
 	case hasDriver && slices.Contains(names, base):
 		return fmt.Errorf("scheme %s+...: did you mean %s://?", base, base)
-	case scheme == "" || len(scheme) > 20 || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+") != "": // not a word
+	case scheme == "" || len(scheme) > 20 || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+") != "": // the scheme is not a word
 		return fmt.Errorf("scheme is not known: want one of %s", strings.Join(names, ", "))
 	}
 	if near := spelling.Nearest(scheme, Schemes()); near != "" {
@@ -96,8 +96,9 @@ func unknown(address, scheme, rest string) error {
 	return fmt.Errorf("scheme %q is not known: want one of %s", scheme, strings.Join(names, ", "))
 }
 
-// fromGo gives the URL of an address of Go's MySQL client,
-// USER:PASSWORD@tcp(HOST:PORT)/DATABASE, without the password; "" for anything else.
+// fromGo converts an address in the form of Go's MySQL client,
+// USER:PASSWORD@tcp(HOST:PORT)/DATABASE, to a URL without the password. For any other address it
+// returns "".
 func fromGo(address string) string {
 	at := max(strings.LastIndex(address, "@tcp("), strings.LastIndex(address, "@unix("))
 	user, _, hasPassword := strings.Cut(address[:max(at, 0)], ":")
@@ -119,7 +120,7 @@ func fromGo(address string) string {
 	return locks.Printable("mysql://"+user+host+"/"+database, 200)
 }
 
-// Schemes gives all schemes, in the order in which messages name them.
+// Schemes returns all schemes, in the order in which messages name them.
 func Schemes() (all []string) {
 	for _, e := range engines() {
 		all = append(all, e.scheme)
@@ -127,11 +128,11 @@ func Schemes() (all []string) {
 	return all
 }
 
-// Directory is where the golocks of this user find each other (local.DefaultDirectory).
-// With create a missing one is made.
+// Directory returns the directory in which the golocks of this user find each other
+// (local.DefaultDirectory). With create, a missing directory is made.
 func Directory(create bool) (string, error) { return local.DefaultDirectory(create) }
 
-// Locals are the default stores of all users of this host.
+// Locals returns the default stores of all users of this host.
 func Locals() (stores []locks.Store) {
 	for _, path := range local.Directories() {
 		stores = append(stores, local.New(path))

@@ -59,7 +59,7 @@ func openBind(address string) (locks.Store, error) {
 	return bind.NewPort(strings.TrimSuffix(rest, "/"))
 }
 
-// pathOf reads a URL that names a file or a directory, SCHEME:///PATH.
+// pathOf returns the path in a URL of a file or directory, SCHEME:///PATH.
 func pathOf(address, what string) (scheme, path string, err error) {
 	scheme, rest, _ := strings.Cut(address, ":")
 	form := scheme + ":///" + strings.ToUpper(what)

@@ -1,4 +1,4 @@
-// Package owner describes the process that an entry of a store belongs to.
+// Package owner describes the processes to which the entries of a store belong.
 package owner
 
 import (
@@ -11,16 +11,16 @@ import (
 type Owner struct {
 	Host    string   `json:"host"`
 	PID     int      `json:"pid"`
-	UID     int64    `json:"uid"` // one of a 64-bit system may be no int on a 32-bit one
+	UID     int64    `json:"uid"` // an ID of a 64-bit system may not fit into the int of a 32-bit one
 	User    string   `json:"user,omitempty"`
 	Runs    bool     `json:"runs,omitempty"` // locks.Keeper.HasCommand
 	Command []string `json:"command,omitempty"`
 }
 
-// maxCommand is how many bytes of a command are kept.
+// maxCommand is the number of bytes of a command that are kept.
 const maxCommand = 1024
 
-// This describes a request of this process.
+// This returns the owner of a request of this process.
 func This(r locks.Request) Owner {
 	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Keeper.HasCommand()}
 	o.Host, _ = os.Hostname()
@@ -30,16 +30,18 @@ func This(r locks.Request) Owner {
 			o.Command = append(o.Command, word[:room]+"…")
 			break
 		}
-		room -= len(word) + 1 // many words may be empty
+		room -= len(word) + 1 // counts an empty word too, because there may be many
 		o.Command = append(o.Command, word)
 	}
 	return o
 }
 
-// maxWords is how many words of a command are shown: each takes memory, even if it is empty.
+// maxWords is the number of words of a command that are kept. Each word takes memory, even if it is
+// empty.
 const maxWords = 128
 
-// Limit cuts what others have written to what a listing of thousands of entries has room for.
+// Limit shortens texts that others have written, so that a listing of thousands of entries fits
+// into memory.
 func (o *Owner) Limit() {
 	o.Host, o.User = cut(o.Host, maxName), cut(o.User, maxName)
 	room := maxCommand
@@ -55,10 +57,10 @@ func (o *Owner) Limit() {
 	o.Command = words
 }
 
-// maxName is how many bytes of the name of a host or user are kept.
+// maxName is the number of bytes of a host's or user's name that are kept.
 const maxName = 255
 
-// cut keeps the beginning of a text, and no more in memory.
+// cut returns the beginning of a text. It clones it, so that the rest of the text can be freed.
 func cut(text string, limit int) string {
 	if len(text) <= limit+len("…") {
 		return text
@@ -66,7 +68,8 @@ func cut(text string, limit int) string {
 	return text[:limit] + "…"
 }
 
-// Describe writes the owner into an entry. The UID means nothing on another host.
+// Describe copies the owner into an entry. On another host the UID means nothing, so it is left
+// out.
 func (o Owner) Describe(e *locks.Entry) {
 	e.Host, e.PID, e.UID, e.User, e.Runs, e.Command = o.Host, o.PID, int(o.UID), o.User, o.Runs, o.Command
 	if host, err := os.Hostname(); err != nil || host != o.Host {

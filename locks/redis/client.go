@@ -14,11 +14,12 @@ import (
 	"golock/locks/queue"
 )
 
-// clientOptions are those of every client.
+// clientOptions returns the options that all clients have.
 //
-// The library does not retry: attempts are bounded here. It keeps at most one idle
-// connection, so that after a failed attempt the next one never gets another connection
-// that died with the first. After as many refused connections as PoolSize it would try only
+// The library does not retry, because golock limits its attempts itself. The library keeps at most
+// one idle connection: after a failed attempt, the next attempt must not get another connection
+// that died with the first. PoolSize is high, because after that many refused connections the
+// library would try only once a second.
 // once a second.
 func clientOptions() goredis.UniversalOptions {
 	return goredis.UniversalOptions{
@@ -31,17 +32,16 @@ func clientOptions() goredis.UniversalOptions {
 	}
 }
 
-// connect makes the client that the URL asks for. It does no I/O but to read the
-// certificates.
+// connect makes the client that the URL asks for. Its only I/O is to read the certificates.
 func (t *target) connect() (goredis.UniversalClient, error) {
-	goredis.SetLogger(&logging.VoidLogger{}) // it would log on standard error
+	goredis.SetLogger(&logging.VoidLogger{}) // the library would log on standard error
 	config, err := t.Config("")
 	if err != nil {
 		return nil, err
 	}
 	o := t.client
 	o.IsClusterMode = t.kind == cluster
-	// The kernel soon notices that the way to the server has gone, on idle connections too.
+	// With it the kernel soon notices that the server is out of reach, on idle connections too.
 	plain := &net.Dialer{Timeout: o.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3,
 	}}
@@ -53,11 +53,11 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 	return goredis.NewUniversalClient(&o), nil
 }
 
-// command is a question to the server.
+// command is a call of a command of the server.
 type command[T any] func(context.Context, goredis.UniversalClient) (T, error)
 
-// attempt asks once. It returns when ctx ends, which the client does not notice: a command
-// under way ends by itself within the limit of an attempt.
+// attempt runs a command once. It returns when ctx ends. The client does not notice that, so a
+// command under way ends later, within the limit of an attempt.
 func attempt[T any](ctx context.Context, s *Store, ttl time.Duration, ask command[T]) (answer T, err error) {
 	client, err := s.client()
 	if err != nil {
@@ -72,7 +72,7 @@ func attempt[T any](ctx context.Context, s *Store, ttl time.Duration, ask comman
 	return answer, s.judge(err)
 }
 
-// ask repeats attempts until one is answered, for what no entry asks.
+// ask repeats attempts until the server answers. It is for commands that concern no entry.
 func ask[T any](ctx context.Context, s *Store, c command[T]) (answer T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
@@ -83,8 +83,8 @@ func ask[T any](ctx context.Context, s *Store, c command[T]) (answer T, err erro
 	return answer, lease.Located(s.URL(), err)
 }
 
-// runScript is the command that runs the script. If the URL asks for replicas, a lease begins
-// and goes on only when enough of them have it.
+// runScript returns the command that runs the script. If the URL asks for replicas, a lease begins
+// or goes on only when enough replicas have it.
 func (s *Store) runScript(c call) command[reply] {
 	return func(ctx context.Context, client goredis.UniversalClient) (reply, error) {
 		if s.target.replicas == 0 {
@@ -93,7 +93,7 @@ func (s *Store) runScript(c call) command[reply] {
 		switch queue.Step(c.Mode) {
 		case queue.Join, queue.Renew:
 			return s.runReplicated(ctx, client, c)
-		default: // the others give nobody a slot, and keep nobody's
+		default: // the other modes neither grant a slot nor prolong a lease
 			return s.run(ctx, client, c)
 		}
 	}

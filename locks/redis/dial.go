@@ -14,11 +14,12 @@ import (
 	"golock/locks/lease"
 )
 
-// handshakePatience is how long a TLS handshake may take before something seems wrong.
+// handshakePatience is the time after which a TLS handshake takes suspiciously long.
 const handshakePatience = 300 * time.Millisecond
 
-// dialTLS connects over TLS. A server without TLS takes the handshake for the beginning of
-// a command and waits for the rest: after a while it is asked without TLS.
+// dialTLS connects with TLS. A server without TLS takes the handshake for the beginning of a
+// command, and waits for the rest of it. So, if the handshake takes long, dialTLS tests whether the
+// server answers without TLS.
 func dialTLS(config *tls.Config, plain *net.Dialer) dialer {
 	secure := &tls.Dialer{NetDialer: plain, Config: config}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -42,7 +43,8 @@ func dialTLS(config *tls.Config, plain *net.Dialer) dialer {
 	}
 }
 
-// speaksRedis reports whether a server answers without TLS, be it that it wants a login.
+// speaksRedis reports whether a server answers without TLS. An answer that demands a login counts
+// too.
 func speaksRedis(ctx context.Context, plain *net.Dialer, addr string) bool {
 	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
 	defer cancel()

@@ -19,7 +19,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	if _, err := s.names(ctx, ""); err != nil {
 		return nil, err
 	}
-	client, _ := s.client() // which has just answered
+	client, _ := s.client() // the client exists, because the server has just answered
 	x := &examination{store: s, client: client}
 	if !s.target.TLS && s.target.kind != unixSocket {
 		const seen = "the password and the names of locks"
@@ -39,10 +39,10 @@ type examination struct {
 	locks.Findings
 	store    *Store
 	client   goredis.UniversalClient
-	readOnly bool // nothing can be rehearsed
+	readOnly bool // the server takes no writes, so that no lock can be tried
 }
 
-// nodes looks at the server, or at each master of a cluster.
+// nodes examines the server, or each master of a cluster.
 func (x *examination) nodes(ctx context.Context) {
 	cl, ok := x.client.(*goredis.ClusterClient)
 	if !ok {
@@ -88,7 +88,7 @@ func (x *examination) node(ctx context.Context, c goredis.UniversalClient) {
 func (x *examination) noInfo(err error) {
 	level, why := locks.Problem, "without it there is no quarantine: after a restart or a failover a slot that the "+
 		"server forgot may be given away under its holder; nor can golock doctor see the server's settings"
-	if x.store.target.Quarantine == 0 { // which the user does not want
+	if x.store.target.Quarantine == 0 { // the user has switched the quarantine off
 		level, why = locks.Note, "golock doctor cannot see the server's settings"
 	}
 	x.Add(level, "INFO", "is refused: "+err.Error(), why, "let the user run it: ACL SETUSER NAME +info")
@@ -115,7 +115,7 @@ func (x *examination) memory(info map[string]string) {
 	policy := info["maxmemory_policy"]
 	what := "is " + locks.Printable(policy, 40)
 	switch unlimited := info["maxmemory"] == "0"; {
-	case policy == "": // too old to tell
+	case policy == "": // the server is too old to tell its policy
 	case policy == "noeviction" && unlimited:
 		x.OK(subject, what+": nothing is thrown away; there is no maxmemory")
 	case policy == "noeviction":
@@ -148,9 +148,9 @@ func (x *examination) persistence(info map[string]string) {
 	}
 }
 
-// wakeUp finds out whether waiters can be woken.
+// wakeUp examines whether the server can wake waiters.
 func (x *examination) wakeUp(ctx context.Context) {
-	channel := x.store.channel(locks.Ref{}) // nobody's
+	channel := x.store.channel(locks.Ref{}) // a channel to which no entry listens
 	sub := x.client.Subscribe(ctx, channel)
 	defer sub.Close()
 	_, err := sub.ReceiveTimeout(ctx, lease.LongestAttempt)

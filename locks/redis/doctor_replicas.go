@@ -14,7 +14,7 @@ import (
 // useMinReplicas is what the user can do.
 const useMinReplicas = "?min-replicas=1 or more in the URL: a grant or a renewal counts when so many replicas have it"
 
-// replicas judges whether the leases of one master can go on beside the next one's.
+// replicas examines whether the leases of a master survive when another server takes over.
 func (x *examination) replicas(ctx context.Context, c goredis.UniversalClient, info map[string]string) {
 	const subject = "replicas"
 	count, _ := strconv.Atoi(info["connected_slaves"])
@@ -34,14 +34,14 @@ func (x *examination) replicas(ctx context.Context, c goredis.UniversalClient, i
 	case want > 0:
 		x.OK(subject, fmt.Sprintf("%s; a grant or a renewal counts when %d have it", connected, want))
 		return
-	case count == 0 && x.store.target.kind != sentinel: // which may know of one that is away
+	case count == 0 && x.store.target.kind != sentinel: // a sentinel may know of a replica that is away
 		x.OK(subject, "none: nothing takes over when the server is gone, and nothing can be forgotten by that")
 		return
 	}
 	x.unconfirmed(subject, connected+", and no grant or renewal waits for them", x.writeRule(ctx, c))
 }
 
-// unconfirmed tells what follows where leases wait for no replica. It is a problem where another
+// unconfirmed reports what can happen if leases wait for no replica. It is a problem if another
 // server takes over by itself.
 func (x *examination) unconfirmed(subject, what string, rule writeRule) {
 	level := locks.Note
@@ -67,11 +67,11 @@ func (x *examination) unconfirmed(subject, what string, rule writeRule) {
 // failsOver reports whether a replica takes over by itself.
 func (k kind) failsOver() bool { return k == sentinel || k == cluster }
 
-// writeRule is the server's rule when to take no writes.
+// writeRule says when the server refuses writes (min-replicas-to-write).
 type writeRule struct {
-	replicas int // that must have answered; 0: there is no rule
+	replicas int // the number of replicas that must have answered; 0 if the server has no such rule
 	lag      time.Duration
-	unknown  error // why it cannot be read
+	unknown  error // why the rule cannot be read; nil if it can
 }
 
 func (x *examination) writeRule(ctx context.Context, c goredis.UniversalClient) writeRule {
@@ -81,7 +81,7 @@ func (x *examination) writeRule(ctx context.Context, c goredis.UniversalClient) 
 	}
 	replicas, _ := strconv.Atoi(set["min-replicas-to-write"])
 	lag, _ := strconv.Atoi(set["min-replicas-max-lag"])
-	if lag == 0 { // which turns the rule off
+	if lag == 0 { // a lag of 0 switches the rule off
 		replicas = 0
 	}
 	return writeRule{replicas: replicas, lag: time.Duration(lag) * time.Second}

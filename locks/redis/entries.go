@@ -36,7 +36,7 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return ref.In(s.list(ctx, ref.Key, ""))
 }
 
-// names gives a name, or all of the index ("").
+// names returns the given name, or all names of the index if it is "".
 func (s *Store) names(ctx context.Context, name string) ([]string, error) {
 	if name != "" {
 		return []string{name}, nil
@@ -48,7 +48,7 @@ func (s *Store) names(ctx context.Context, name string) ([]string, error) {
 	return names, err
 }
 
-// list gives the live entries of one lock. Its name may not be known.
+// list returns the live entries of a lock. The name of the lock may be unknown.
 func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.Entry, error) {
 	r, err := ask(ctx, s, s.runScript(call{key: key, Mode: "list", Name: name}))
 	if err != nil {
@@ -59,9 +59,9 @@ func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.E
 	return entries, lease.Located(s.URL(), lease.Invalid(append(invalid(r.Flaws, r.Name, key), flawed...)))
 }
 
-// Sweep implements locks.Queue: it removes the entries whose lease ended olderThan
-// ago, and names of which nothing is stored from the index, but not in a Cluster, where the script
-// cannot reach it. Keys expire by themselves.
+// Sweep implements locks.Queue. It removes the entries whose lease ended more than olderThan
+// ago. It also removes from the index the names of which nothing is stored, but not in a Cluster,
+// where the script cannot reach the index. Keys expire by themselves.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	names, err := s.names(ctx, name)
 	var left []locks.InvalidEntry
@@ -80,7 +80,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	return removed, err
 }
 
-// entriesOf is what the contract shows of listed entries, and those among them that are invalid.
+// entriesOf converts listed entries, and returns those that are invalid separately.
 func entriesOf(all []listed, name string, key locks.Key) (entries []locks.Entry, flawed []locks.InvalidEntry) {
 	for _, l := range all {
 		r, err := readRecord(l.Record, l.State == locks.Holding)

@@ -15,20 +15,20 @@ import (
 type entry struct {
 	store     *Store
 	ref       locks.Ref
-	life      context.Context // of its listener
+	life      context.Context // the context of the listener
 	end       context.CancelFunc
 	listening sync.Once
-	events    chan struct{} // the listener has told something
+	events    chan struct{} // gets a value when the listener has heard something
 
-	mu         sync.Mutex // guards what follows; not held while the server is asked
-	call       call       // what each step says of the entry, but for its record
+	mu         sync.Mutex // guards the fields below; it is not locked while the server is asked
+	call       call       // the call of the next step, without the record
 	ttl        time.Duration
-	record     *record       // nil: not known
-	asked      locks.Instant // before the last Ask to join that was answered
+	record     *record       // nil as long as the record is not known
+	asked      locks.Instant // the time before the last Ask to join that was answered
 	subscribed bool
-	message    *message      // that nobody has read; nil: there is none
+	message    *message      // the message that nobody has read yet; nil if there is none
 	indexed    locks.Instant // when the name was last put into the index of a cluster
-	fault      error         // of the listener: the next Ask returns it
+	fault      error         // a panic of the listener, which the next Ask returns
 }
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
@@ -99,22 +99,23 @@ func (e *entry) learn(epoch string, r *record) {
 // Close implements lease.Entry.
 func (e *entry) Close() { e.end() }
 
-// indexSpan is how long a name stays in the index, at least.
+// indexSpan is the least time for which a name stays in the index.
 const indexSpan = 24 * time.Hour
 
-// indexScript shortens nothing: another run of the name may have a longer hold.
+// indexScript never shortens the time, because another run of the name may have a longer hold.
 const indexScript = `redis.call('ZADD', KEYS[1], 'GT', ARGV[2], ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[4])
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end`
 
-// addToIndex writes the name into the index of a Cluster, again for a long run. The script
-// of the queue cannot, as the index lives on another node. If it fails, golock ls misses the name.
+// addToIndex writes the name into the index of a Cluster, and writes it again during a long run.
+// The script of the queue cannot do it, because the index lives on another node. If addToIndex
+// fails, golock ls misses the name.
 func (e *entry) addToIndex() {
 	s, now := e.store, e.store.clock()
 	if s.target.kind != cluster || e.indexed != 0 && now.Sub(e.indexed) < indexSpan/2 {
 		return
 	}
-	client, _ := s.client() // which has just answered
+	client, _ := s.client() // the client exists, because the server has just answered
 	e.indexed = now
 	member, span := e.call.Name, max(10*e.ttl, indexSpan)+e.record.Hold.duration()
 	go func() {

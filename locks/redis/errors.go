@@ -12,15 +12,16 @@ import (
 	"golock/locks/network"
 )
 
-// judge makes a Refusal of what the server says, and of how it ends connections. Errors of a server that
-// starts, fails over or is short of something pass; a refused login or a missing right does
-// not. Errors of the connection pass, unless the server is not the one it should be.
+// judge turns an error into a Refusal if another attempt would fail too. It would after a refused
+// login, a missing right, or a connection to something else than the wanted server. Errors of a
+// server that starts, fails over or lacks a resource pass, and so do other errors of the
+// connection.
 func (s *Store) judge(err error) error {
 	var reply goredis.Error
 	if errors.As(err, &reply) {
 		return s.judgeReply(reply)
 	}
-	if errors.Is(err, goredis.ErrClosed) { // the store
+	if errors.Is(err, goredis.ErrClosed) { // the store was closed
 		return &lease.Refusal{Err: err}
 	}
 	if hint, bad := network.TLSHint(err); bad {
@@ -36,7 +37,7 @@ func (s *Store) judgeReply(err goredis.Error) error {
 	text := err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
 	code, _, _ := strings.Cut(text, " ")
-	// Redis 6 puts the code of a command that failed in a script further back.
+	// Redis 6 puts the error code of a command in a script after other text.
 	if _, inner, ok := strings.Cut(text, ": -"); ok && code == "ERR" {
 		code, _, _ = strings.Cut(inner, " ")
 	}
@@ -60,7 +61,7 @@ func (s *Store) judgeReply(err goredis.Error) error {
 		hint = "the server is no node of a cluster: use redis://"
 	case has("unknown command 'sentinel'"):
 		hint = "this is a server and no sentinel"
-	case code == "WRONGTYPE", has("user_script"): // what the script reads is not what it has written
+	case code == "WRONGTYPE", has("user_script"): // the script has found data that it has not written
 		return &lease.Refusal{
 			Err: err, Kind: lease.ForNewcomers,
 			Hint: "somebody has changed the keys that begin with " + s.target.prefix + ": golock clean NAME removes what is no lock",
@@ -69,9 +70,10 @@ func (s *Store) judgeReply(err goredis.Error) error {
 	return &lease.Refusal{Err: err, Hint: hint}
 }
 
-// refusedLogin says whose login was refused. anonymous: the server wants one. It says so
-// in several ways; one is that the request is too long for an unknown client.
-func (s *Store) refusedLogin(err error, anonymous bool) error {
+// refusedLogin says whose login was refused. isAnonymous says that the URL has no login and the
+// server wants one. Servers say so in several ways. One is an error that the request is too long
+// for a client that has not logged in.
+func (s *Store) refusedLogin(err error, isAnonymous bool) error {
 	t := s.target
 	user := "the default user"
 	if t.client.Username != "" {
@@ -82,7 +84,7 @@ func (s *Store) refusedLogin(err error, anonymous bool) error {
 		hint += "; for the sentinels ?sentinel-user= and ?sentinel-password="
 	}
 	switch {
-	case !anonymous:
+	case !isAnonymous:
 		err = fmt.Errorf("login of %s is refused: %w", user, err)
 	case t.client.Password == "":
 		err = fmt.Errorf("the server wants a password for %s, and the URL has none", user)

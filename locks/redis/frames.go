@@ -12,29 +12,29 @@ import (
 	"golock/locks/network"
 )
 
-// What a reply may consist of. COMMAND, which the client of a Cluster asks, has some ten
-// thousand elements in six levels.
+// These constants limit a reply. The reply to COMMAND, which the client of a Cluster sends, has
+// some ten thousand elements in six levels.
 const (
 	maxElements = 1 << 18
 	maxDepth    = 16
 	maxLine     = 64 << 10
 )
 
-// frames follows the replies of a server, and implements network.Protocol:
+// frames checks the replies of a server. It implements network.Protocol:
 // https://redis.io/docs/latest/develop/reference/protocol-spec/
-// The library speaks RESP3 with sentinels, and RESP2 with all others.
 //
-// The library makes an array as long as the reply announces. It also trusts the replies and
-// messages that it reads in goroutines of its own, where a panic cannot be recovered.
+// The library speaks RESP3 with sentinels, and RESP2 with all other servers. It makes an array as
+// long as the reply announces. It also trusts the replies and messages that it reads in goroutines
+// of its own, where golock cannot recover from a panic.
 type frames struct {
 	requests, replies stream
-	pending           int  // how many requests have no reply yet
-	findsMaster       bool // the last one asks a sentinel for the address of a master
+	pending           int  // the number of requests that have no reply yet
+	findsMaster       bool // the last request asks a sentinel for the address of a master
 	subscribed        bool
 }
 
-// Sent implements network.Protocol. The reply before must be complete. Otherwise the rest of it
-// would be taken for the reply to this request.
+// Sent implements network.Protocol. The previous reply must be complete. Otherwise the library
+// would take the rest of it for the reply to this request.
 func (f *frames) Sent(b []byte) error {
 	if !f.replies.atEnd() && !f.subscribed {
 		return network.Damaged("it ends in the middle")
@@ -53,50 +53,50 @@ func (f *frames) Sent(b []byte) error {
 // Received implements network.Protocol.
 func (f *frames) Received(b []byte) error { return f.replies.read(b, f.replied) }
 
-// replied judges a reply that is complete.
+// replied checks a reply that is complete.
 func (f *frames) replied() error {
 	r := &f.replies
 	switch {
-	case r.kind == '-': // one may come unasked: too many clients
+	case r.kind == '-': // an error may come without a request: too many clients
 	case f.subscribed:
 		isArray := r.kind == '*' || r.kind == '>'
 		if isArray && !isMessage(r.width, r.parts) {
 			return network.Damaged("a message with wrong parts")
 		}
-	case f.pending == 0: // it would be taken for the reply to the next request
+	case f.pending == 0: // the library would take it for the reply to the next request
 		return network.Damaged("nothing was asked")
-	case f.findsMaster && r.kind == '*' && r.width != 2: // the library looks at two of them
+	case f.findsMaster && r.kind == '*' && r.width != 2: // the library reads two elements without counting them
 		return network.Damaged("an address of %d parts", r.width)
 	}
 	f.pending = max(f.pending-1, 0)
 	return nil
 }
 
-// stream takes requests or replies apart.
+// stream parses requests or replies.
 type stream struct {
-	network.Budget // of one reply: a subscriber gets many without asking
+	network.Budget // limits a single reply, because a subscriber gets many without a request
 	open           []level
-	elements       int32  // of all arrays of the reply; as on 32 bits everywhere, so that tests meet its limit
-	line           []byte // as much as has come of the line that is read
-	text           int    // how many bytes of a text, with its line end, are still to come
-	kind           byte   // of the reply
-	width          int    // how many elements it has, if it is an array
-	parts          []part // the first of them
+	elements       int32  // the elements of all arrays of the reply; an int32 also on machines of 64 bits, so that tests there meet its limit
+	line           []byte // the part of a line that has come
+	text           int    // the number of bytes of a text, with its line end, that have not come yet
+	kind           byte   // the type of the reply
+	width          int    // the number of elements, if the reply is an array
+	parts          []part // the first elements
 }
 
-// level is an array that has begun, or a map.
+// level is an array or map that has begun.
 type level struct {
-	left  int // how many elements it still lacks
+	left  int // the number of elements that have not come yet
 	isMap bool
 }
 
 // wantsKey reports whether the next element is the key of a map.
 func (l level) wantsKey() bool { return l.isMap && l.left%2 == 0 }
 
-// part is an element of an array that is not an array itself.
+// part is an element of an array that is not itself an array.
 type part struct {
 	kind byte
-	text []byte // or its beginning
+	text []byte // the text, or the beginning of it
 }
 
 const (
@@ -106,7 +106,7 @@ const (
 
 func (s *stream) atEnd() bool { return len(s.open) == 0 && len(s.line) == 0 && s.text == 0 }
 
-// read takes apart what has come, and calls ended after each request or reply.
+// read parses bytes, and calls ended after each request or reply.
 func (s *stream) read(b []byte, ended func() error) error {
 	for len(b) > 0 {
 		n, err := s.next(b)
@@ -125,7 +125,7 @@ func (s *stream) read(b []byte, ended func() error) error {
 	return nil
 }
 
-// next reads a line or a text, or what has come of it, and returns how much that is.
+// next reads a line, a text, or the part of it that has come. It returns the number of bytes.
 func (s *stream) next(b []byte) (int, error) {
 	if s.text > 0 {
 		n := min(s.text, len(b))
@@ -159,7 +159,7 @@ func (s *stream) next(b []byte) (int, error) {
 // element begins an element of a reply.
 func (s *stream) element(kind byte, rest []byte) error {
 	switch kind {
-	case '+', '-', ':', ',', '#', '_', '(': // a line is all of it
+	case '+', '-', ':', ',', '#', '_', '(': // such an element is a single line
 		s.begin(kind, rest)
 		s.complete()
 		return nil
@@ -180,12 +180,12 @@ func (s *stream) element(kind byte, rest []byte) error {
 	case isText:
 		s.begin(kind, nil)
 		s.text = n + len("\r\n")
-	case n > maxElements-int(s.elements): // the sum, or twice as many, may be more than an int32
+	case n > maxElements-int(s.elements): // checked before the sum, because the sum, or twice the sum, may exceed an int32
 		return network.TooLong("an array of %d elements", n)
 	case n == 0:
 		s.begin(kind, nil)
 		s.complete()
-	case kind == '%': // a map: keys and values
+	case kind == '%': // a map has keys and values
 		return s.array(kind, 2*n)
 	default:
 		return s.array(kind, n)
@@ -193,7 +193,7 @@ func (s *stream) element(kind byte, rest []byte) error {
 	return nil
 }
 
-// length reads the length of a text or an array. -1 is one that does not exist.
+// length reads the length of a text or an array. -1 stands for a null value.
 func length(digits []byte) (int, error) {
 	if string(digits) == "-1" {
 		return -1, nil
@@ -207,7 +207,7 @@ func length(digits []byte) (int, error) {
 
 func (s *stream) array(kind byte, n int) error {
 	if len(s.open) > 0 && s.open[len(s.open)-1].wantsKey() {
-		return network.Damaged("a map with an array as key") // which would make the library panic
+		return network.Damaged("a map with an array as key") // the library would panic
 	}
 	s.begin(kind, nil)
 	s.open = append(s.open, level{n, kind == '%'})
@@ -224,7 +224,7 @@ func (s *stream) array(kind byte, n int) error {
 	return nil
 }
 
-// begin keeps the kind of the reply and, if it is an array, its first elements.
+// begin records the type of the reply and, for an array, its first elements.
 func (s *stream) begin(kind byte, text []byte) {
 	if len(s.open) == 0 {
 		s.kind = kind
@@ -234,7 +234,7 @@ func (s *stream) begin(kind byte, text []byte) {
 	}
 }
 
-// keep adds what has come of a text.
+// keep appends bytes of a text to the last part.
 func (s *stream) keep(text []byte) {
 	if len(s.open) == 1 && len(s.parts) > 0 {
 		last := &s.parts[len(s.parts)-1]
@@ -242,7 +242,7 @@ func (s *stream) keep(text []byte) {
 	}
 }
 
-// complete counts an element that has ended, and the arrays that end with it.
+// complete counts an element that has ended, and ends the arrays that are then complete.
 func (s *stream) complete() {
 	for len(s.open) > 0 {
 		last := &s.open[len(s.open)-1]
@@ -254,8 +254,8 @@ func (s *stream) complete() {
 	}
 }
 
-// isMessage reports whether a subscriber may be told this: "message", a channel, a text, or
-// "subscribe", a channel, how many there are now. A PING has an answer of two texts.
+// isMessage reports whether a subscriber may get this message. It is "message", a channel, and a
+// text; or "subscribe", a channel, and the number of channels. The answer to a PING has two texts.
 func isMessage(width int, parts []part) bool {
 	const pong = 2
 	isTexts := !slices.ContainsFunc(parts, func(p part) bool { return p.kind != '$' })
@@ -270,14 +270,14 @@ func isMessage(width int, parts []part) bool {
 	case "subscribe", "unsubscribe":
 		return third.kind == ':'
 	case "message":
-		const switched = 5 // the master's name, its old host and port, the new ones
+		const switched = 5 // elements: the name of the master, its old host and port, its new host and port
 		fields := strings.Split(string(third.text), " ")
 		return parts[1].kind == '$' && third.kind == '$' && (channel != "+switch-master" || len(fields) >= switched)
 	}
 	return false
 }
 
-// watched makes connections whose replies are followed.
+// watched makes connections whose replies are checked.
 func watched(dial dialer) dialer {
 	return func(ctx context.Context, transport, address string) (net.Conn, error) {
 		conn, err := dial(ctx, transport, address)
@@ -285,14 +285,14 @@ func watched(dial dialer) dialer {
 			return nil, err
 		}
 		c := network.Watch(conn, &frames{})
-		if raw, ok := conn.(syscall.Conn); ok { // the library looks whether it still stands
+		if raw, ok := conn.(syscall.Conn); ok { // the library tests whether the connection is still open
 			return socket{c, raw}, nil
 		}
 		return c, nil
 	}
 }
 
-// socket is a watched connection without TLS.
+// socket is a checked connection without TLS.
 type socket struct {
 	*network.Conn
 	raw syscall.Conn

@@ -13,15 +13,16 @@ import (
 	"golock/locks/network"
 )
 
-// message is what the script publishes to an entry. An empty one is a reason to ask: it was
+// message is what the script publishes to an entry. An empty message makes the entry ask: it was
 // evicted, it has its turn, or its connection has come or gone.
 type message struct {
-	Recheck millis // when to ask; 0 is now
+	Recheck millis // the time until the entry should ask; 0 if it should ask now
 	Epoch   string
-	Record  json.RawMessage // it has become a holder
+	Record  json.RawMessage // set if the entry has become a holder
 }
 
-// tell is for what the listener hears. To ask later means nothing to who has to ask before.
+// tell keeps a message for the entry. It drops a message to ask later if an earlier one already
+// asks.
 func (e *entry) tell(m message, subscribed bool) {
 	e.mu.Lock()
 	if e.message == nil || m.Recheck <= e.message.Recheck {
@@ -35,9 +36,9 @@ func (e *entry) tell(m message, subscribed bool) {
 	}
 }
 
-// listen subscribes to the entry's channel until the entry is closed, on a connection of its
-// own, which the library makes again after an error. In a Cluster it is one to the node that
-// has the keys, whose script counts the subscribers of that node only.
+// listen subscribes to the entry's channel until the entry is closed. It has its own connection,
+// which the library makes again after an error. In a Cluster the connection leads to the node that
+// has the keys, because the script counts only the subscribers of that node.
 func (e *entry) listen(delay time.Duration) {
 	var fault error
 	defer func() {
@@ -45,7 +46,7 @@ func (e *entry) listen(delay time.Duration) {
 			e.mu.Lock()
 			e.fault = fault
 			e.mu.Unlock()
-			e.tell(message{}, false) // then it asks
+			e.tell(message{}, false) // the entry asks, and finds the fault
 		}
 	}()
 	defer locks.Recover(&fault)
@@ -57,7 +58,8 @@ func (e *entry) listen(delay time.Duration) {
 	sub := client.Subscribe(e.life, e.store.channel(e.ref))
 	defer sub.Close()
 	context.AfterFunc(e.life, func() { sub.Close() }) // nothing else ends a read
-	for connected := true; ; {
+	connected := true
+	for {
 		received, err := receive(e.life, sub)
 		switch {
 		case e.life.Err() != nil, errors.Is(err, goredis.ErrClosed): // the entry, or the store

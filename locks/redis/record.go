@@ -11,8 +11,8 @@ import (
 	"golock/locks/owner"
 )
 
-// record is what the store keeps of an entry. Order is the priority in a form that sorts. Lua's
-// JSON would round large numbers that are no strings.
+// record is what the store keeps of an entry. Order is the priority in a form that sorts. Large
+// numbers are strings, because the JSON of Lua would round them.
 type record struct {
 	TTL      millis            `json:"ttl"`
 	Weight   int               `json:"weight"`
@@ -22,16 +22,16 @@ type record struct {
 	Ticket   int64             `json:"ticket,string"`
 	Fence    int64             `json:"fence,string"`
 	Since    int64             `json:"since,string"` // us since 1970, on the server's clock
-	Join     millis            `json:"join"`         // when it asked last, on the server's clock; 0: not subscribed
+	Join     millis            `json:"join"`         // when it asked last, on the server's clock; 0 if it has no subscriber
 	Replace  locks.Replacement `json:"replace"`
-	Hold     millis            `json:"hold"` // from the grant on
+	Hold     millis            `json:"hold"` // counts from the grant
 	Slots    string            `json:"slots"`
 	Owner    owner.Owner       `json:"owner"`
 }
 
 func newRecord(r locks.Request) *record {
 	order := uint64(math.MaxInt64) - uint64(int64(r.Claim.Priority)) // a higher priority sorts first
-	hold := r.Hold + time.Millisecond - 1                            // rounded up
+	hold := r.Hold + time.Millisecond - 1                            // rounded up to ms
 	return &record{
 		TTL: millis(r.TTL.Milliseconds()), Hold: millis(hold.Milliseconds()), Weight: r.Claim.Weight, Max: r.Claim.Max,
 		Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order),
@@ -39,7 +39,7 @@ func newRecord(r locks.Request) *record {
 	}
 }
 
-// readRecord takes apart a record that others may have written, and checks it.
+// readRecord parses a record that others may have written, and checks it.
 func readRecord(text []byte, holds bool) (*record, error) {
 	var r record
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -48,15 +48,16 @@ func readRecord(text []byte, holds bool) (*record, error) {
 	return &r, r.check(holds)
 }
 
-// Bounds of what the script writes: of tickets, fences and moments in us, and of moments and holds in ms.
+// These constants limit what the script writes: tickets, fences and times in us, and times and
+// holds in ms.
 const (
 	maxNumber = 9_000_000_000_000_000
 	maxMoment = 90_000_000_000_000
 	maxHold   = math.MaxInt64/int64(time.Millisecond) + 1 // a hold is rounded up
 )
 
-// check says what golock cannot have written, if there is anything. The script has the same
-// checks (flawOfRecord in queue.lua).
+// check returns a reason why golock cannot have written the record, or "". The script makes the
+// same checks (flawOfRecord in queue.lua).
 func (r *record) check(holds bool) error {
 	for _, n := range [...]struct {
 		what               string
@@ -90,7 +91,7 @@ func (r *record) check(holds bool) error {
 	return stored.Check()
 }
 
-// grant is what a record that was checked says.
+// grant returns the grant in a record that was checked.
 func (r *record) grant(ref locks.Ref) locks.Grant {
 	slots, _ := locks.ParseSlots(r.Slots, locks.MaxUnits)
 	return locks.Grant{Ref: ref, Slots: slots, Fence: r.Fence}
@@ -99,7 +100,7 @@ func (r *record) grant(ref locks.Ref) locks.Grant {
 // millis is a number of ms.
 type millis int64
 
-// duration is as many ms as a duration can have, at most.
+// duration converts a number of ms. It returns the longest duration if the number is too large.
 func (m millis) duration() time.Duration {
 	const most = millis(math.MaxInt64 / int64(time.Millisecond))
 	return time.Duration(min(max(m, -most), most)) * time.Millisecond

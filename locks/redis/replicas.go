@@ -11,12 +11,12 @@ import (
 	"golock/locks/queue"
 )
 
-// runReplicated runs the script on the master of its keys, and waits until enough replicas have
-// the lease that it has granted or prolonged. A master that a partition has cut off from them
-// would grant and prolong leases that the next master never hears of.
+// runReplicated runs the script on the master of its keys. Then it waits until enough replicas have
+// the lease that the script has granted or prolonged. A master that a partition has cut off from
+// its replicas would grant and prolong leases of which the next master never hears.
 //
-// If too few replicas answer in time the attempt has failed, whatever the master says: the
-// lease then counts from the last attempt that did not.
+// If too few replicas answer in time, the attempt has failed, whatever the master says. The lease
+// then counts from the last attempt that did not fail.
 func (s *Store) runReplicated(ctx context.Context, client goredis.UniversalClient, c call) (reply, error) {
 	nodes, isCluster := client.(*goredis.ClusterClient)
 	if !isCluster {
@@ -33,8 +33,8 @@ func (s *Store) runReplicated(ctx context.Context, client goredis.UniversalClien
 	return r, err
 }
 
-// runAndWait runs the script and WAIT on one connection: the server waits for what the
-// connection itself has written. The script writes something whenever it prolongs a lease.
+// runAndWait runs the script and WAIT on one connection, because WAIT covers only what its own
+// connection has written. The script writes something whenever it prolongs a lease.
 func (s *Store) runAndWait(ctx context.Context, master *goredis.Client, c call) (reply, error) {
 	conn := master.Conn()
 	defer conn.Close()
@@ -42,7 +42,7 @@ func (s *Store) runAndWait(ctx context.Context, master *goredis.Client, c call) 
 	if err != nil || r.Verdict != queue.Granted && r.Verdict != queue.Held {
 		return r, err
 	}
-	end, _ := ctx.Deadline() // of the attempt; a part of the rest is for the way back
+	end, _ := ctx.Deadline() // WAIT may take only part of the attempt, so that its answer is back in time
 	limit := max(time.Until(end)*3/4, 10*time.Millisecond)
 	n, err := conn.Wait(ctx, s.target.replicas, limit).Result()
 	switch {

@@ -18,7 +18,7 @@ import (
 	"golock/locks/queue"
 )
 
-// The script makes every decision about a lock. The head of queue.lua tells what it stores
+// The script makes every decision about a lock. The beginning of queue.lua describes what it stores
 // and answers.
 var (
 	//go:embed queue.lua
@@ -28,7 +28,7 @@ var (
 	stepsScript string
 )
 
-// call is what one run of the script is asked. What a mode does not need is empty.
+// call has the arguments of a run of the script. Fields that a mode does not use are empty.
 type call struct {
 	key locks.Key
 
@@ -36,21 +36,21 @@ type call struct {
 	ID         string   `json:"id"`
 	Name       string   `json:"name"` // "" if only the ref is known
 	Epoch      string   `json:"epoch"`
-	Record     *record  `json:"record,omitempty"` // nil likewise
+	Record     *record  `json:"record,omitempty"` // nil unless the mode needs the record
 	Subscribed bool     `json:"subscribed"`
 	NoWait     bool     `json:"nowait"`
 	Within     []string `json:"within,omitempty"`
-	MaxQueue   *int     `json:"queue,omitempty"` // how many may wait already; nil: any number
-	By         string   `json:"by"`              // who asks, to be told to those evicted
-	Age        millis   `json:"age"`             // for sweep
+	MaxQueue   *int     `json:"queue,omitempty"` // the largest number of waiters before this one; nil if there is no limit
+	By         string   `json:"by"`              // who asks; the evicted entries are told
+	Age        millis   `json:"age"`             // for the mode sweep
 	Quarantine millis   `json:"quarantine"`
 	Every      millis   `json:"every"` // for a join: see queue.AskEvery
 }
 
-// tag begins all keys of a lock.
+// tag returns the beginning of all keys of a lock.
 func (s *Store) tag(key locks.Key) string { return s.target.prefix + ":{" + key.String() + "}:" }
 
-// keys are those of the script.
+// keys returns the keys that the script gets.
 func (s *Store) keys(key locks.Key) []string {
 	tag := s.tag(key)
 	keys := append(make([]string, 0, 7), tag+"s", tag+"h", tag+"q", tag+"d", tag+"e", tag+"g")
@@ -60,27 +60,27 @@ func (s *Store) keys(key locks.Key) []string {
 	return keys
 }
 
-// index is the key of the index of all names.
+// index returns the key of the index of all names.
 func (s *Store) index() string { return s.target.prefix + ":names" }
 
-// channel is where messages for an entry are published.
+// channel returns the channel on which messages for an entry are published.
 func (s *Store) channel(ref locks.Ref) string { return s.tag(ref.Key) + "c:" + ref.ID.String() }
 
-// reply is what the script answers: the fields of lease.Answer by their names, and these.
-// The verdict tells which are set.
+// reply is the answer of the script: the fields of lease.Answer by their names, and some more. The
+// verdict tells which fields are set.
 type reply struct {
 	lease.Answer
 	Recheck, Quarantine millis
-	Record              json.RawMessage // of the entry that asked; others may have written it
+	Record              json.RawMessage // the record of the entry that asked; others may have written it
 	NoRunID             bool            // the server does not tell its run_id
-	Entries             listing         // of a list or a refusal, or those that were replaced
+	Entries             listing         // the entries of a list or a refusal, or those that were replaced
 	Name, Found, Format string
 	Removed             int
-	Flaws               []flaw // of an invalid answer, a list or a sweep
+	Flaws               []flaw // for an answer that is invalid, a list or a sweep
 }
 
-// read gives the record and the entries of a reply to an entry. Who begins or goes on needs its record; a
-// grant without slots is none.
+// read returns the record and the entries of a reply to an entry. An entry that begins or goes on
+// needs its record. A grant without slots is damaged.
 func (r *reply) read(c call) (stored *record, entries []locks.Entry, err error) {
 	hasSlots := r.Verdict == queue.Granted || r.Verdict == queue.Held
 	if len(r.Record) == 0 && (hasSlots || r.Verdict == queue.Queued) {
@@ -98,10 +98,11 @@ func (r *reply) read(c call) (stored *record, entries []locks.Entry, err error) 
 	return stored, entries, lease.Invalid(flawed)
 }
 
-// flaw says why golock cannot have written what is stored of an ID; of the lock itself if that is "".
+// flaw says why golock cannot have written what is stored for an ID. An ID of "" stands for the
+// lock itself.
 type flaw struct{ ID, Why string }
 
-// invalid describes flaws.
+// invalid converts flaws.
 func invalid(all []flaw, name string, key locks.Key) (entries []locks.InvalidEntry) {
 	for _, f := range all {
 		i := locks.InvalidEntry{Name: name, ID: f.ID, TTL: lease.DefaultTTL, Err: errors.New(f.Why)}
@@ -111,17 +112,17 @@ func invalid(all []flaw, name string, key locks.Key) (entries []locks.InvalidEnt
 	return entries
 }
 
-// listing is the entries of a reply.
+// listing is the list of entries in a reply.
 type listing []listed
 
-// maxEntries and maxTexts limit what a reply is taken apart into: of a small text there may be
-// many parts, each of which takes much more memory. 10,000 entries have some 400,000 texts.
+// maxEntries and maxTexts limit the number of parts of a reply. A small reply may have many parts,
+// each of which takes much more memory than its text. 10,000 entries have some 400,000 texts.
 const (
 	maxEntries = 20_000
 	maxTexts   = 1_000_000
 )
 
-// decode takes a text of the script's apart.
+// decode parses a JSON text of the script.
 func decode(text string, into any) error {
 	if n := strings.Count(text, `"`) / 2; n > maxTexts {
 		return network.TooLong("%d texts", n)
@@ -146,22 +147,22 @@ func (l *listing) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// listed is one entry of a reply.
+// listed is an entry in a reply.
 type listed struct {
 	State  locks.State
 	ID     string
 	Age    millis // on the server's clock
 	Left   millis
-	Record json.RawMessage // a record; others may have written it
-	Hold   millis          // what is left of it
-	Ended  bool            // only its hold keeps the slot
-	By     string          // who evicted it; "": nobody
+	Record json.RawMessage // a record, which others may have written
+	Hold   millis          // the rest of the hold
+	Ended  bool            // only the hold keeps the slot
+	By     string          // who evicted the entry; "" if nobody did
 }
 
 // run runs the script.
 func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, err error) {
 	c.Quarantine = millis(s.target.Quarantine.Milliseconds())
-	question, _ := json.Marshal(c) // cannot fail
+	question, _ := json.Marshal(c) // a call can always be encoded
 	keys := s.keys(c.key)
 	text, err := s.script.Run(ctx, on, keys, question).Text()
 	if err != nil {
@@ -170,7 +171,7 @@ func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, 
 	err = decode(text, &r)
 	switch {
 	case err != nil:
-		// This is an outage, no refusal: it may be another server at the moment.
+		// This is an outage, not a refusal: the answer may come from another server for the moment.
 		return r, fmt.Errorf("%s: an answer that golock does not understand: %.200q: %w", keys[0], text, err)
 	case r.Verdict == "format":
 		err = fmt.Errorf("the lock is stored in format %s and this golock knows format %s: use the same version everywhere",
@@ -182,7 +183,7 @@ func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, 
 	if err != nil {
 		kind := lease.ForGood
 		if queue.Step(c.Mode).HasEntry() || c.Record != nil && c.Record.Ticket != 0 {
-			kind = lease.ForNewcomers // it has got another answer before, so somebody has changed the state
+			kind = lease.ForNewcomers // the entry got another answer before, so something has changed the state
 		}
 		return r, &lease.Refusal{Err: err, Kind: kind}
 	}

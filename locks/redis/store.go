@@ -1,15 +1,13 @@
-// Package redis keeps locks on a Redis server (6.2 or later, or Valkey), alone,
-// behind Sentinel or in a Cluster.
+// Package redis keeps locks on a Redis server (6.2 or later, or Valkey), alone, behind Sentinel or
+// in a Cluster.
 //
-// One script (queue.lua, steps.lua) makes all decisions on the server, atomically and on
-// the server's clock. It promises strict order, exclusion among leases that are renewed in
-// time, waiting without polling, and that no repeated, delayed or lost message makes a
-// second entry or loses one.
+// A script (queue.lua, steps.lua) makes all decisions on the server, atomically and on the server's
+// clock. It promises strict order, exclusion among leases that are renewed in time, and waiting
+// without polling. A repeated, delayed or lost message neither makes a second entry nor loses one.
 //
-// It cannot promise what Redis does not: a promoted replica may lack the latest grants. A
-// server that comes back grants nothing new for a while (the quarantine), so that holders
-// it forgot can restore their leases. Fences grow even then, unless the clocks of the
-// servers go back.
+// The store cannot promise what Redis does not. A promoted replica may lack the latest grants. A
+// server that comes back grants no new lease for a while (the quarantine), so that holders that it
+// forgot can restore their leases. Fences grow even then, unless the clocks of the servers go back.
 package redis
 
 import (
@@ -23,22 +21,21 @@ import (
 	"golock/locks/lease"
 )
 
-// Store is a server, or several that act as one. It does nothing until it is used.
+// Store is a server, or several that act as one. Open does no I/O.
 type Store struct {
 	lease.Engine
 	target   *target
 	script   *goredis.Script
-	client   func() (goredis.UniversalClient, error) // made when it is first needed
+	client   func() (goredis.UniversalClient, error) // makes the client at the first call
 	clock    locks.Clock
 	noRunID  atomic.Bool // the server does not tell its run_id
-	noPubSub atomic.Bool // it does not let us subscribe
+	noPubSub atomic.Bool // the server does not permit this user to subscribe
 }
 
 var _ locks.Store = (*Store)(nil)
 
-// Open parses a URL: redis://, rediss://, redis+unix://, redis+sentinel:// or
-// redis+cluster://. It does no I/O. Errors name the part of the URL that is wrong and
-// show no secrets.
+// Open parses a URL: redis://, rediss://, redis+unix://, redis+sentinel:// or redis+cluster://. It
+// does no I/O. Errors name the part of the URL that is wrong and show no secrets.
 func Open(address string) (*Store, error) {
 	t, err := parse(address)
 	if err != nil {
@@ -56,7 +53,7 @@ func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
 // Close implements locks.Store.
 func (s *Store) Close() error {
 	client, err := s.client()
-	if err != nil { // there is none
+	if err != nil { // no client was made
 		return nil
 	}
 	return client.Close()
@@ -77,7 +74,7 @@ func (s *Store) Warnings(waiting bool) []string {
 
 // Forget implements locks.Queue.
 func (s *Store) Forget(ctx context.Context, name string) error {
-	keys := s.keys(locks.KeyOf(name))[:6] // without the index
+	keys := s.keys(locks.KeyOf(name))[:6] // all keys but the index
 	_, err := ask(ctx, s, func(ctx context.Context, client goredis.UniversalClient) (int64, error) {
 		if err := client.ZRem(ctx, s.index(), name).Err(); err != nil {
 			return 0, err

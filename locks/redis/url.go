@@ -13,7 +13,7 @@ import (
 	"golock/locks/network"
 )
 
-// kind is a way to reach servers: what follows redis or rediss in the scheme.
+// kind is a way to reach servers. The scheme has it after redis or rediss.
 type kind string
 
 const (
@@ -23,18 +23,18 @@ const (
 	cluster    kind = "+cluster"
 )
 
-// target is what a URL says.
+// target is a parsed URL.
 type target struct {
 	network.Options
-	url      string // without secrets
+	url      string // without passwords
 	kind     kind
 	prefix   string
-	replicas int // that must have a grant or a renewal before it counts
+	replicas int // the number of replicas that must have a grant or a renewal before it counts
 	client   goredis.UniversalOptions
 }
 
-// parse reads a URL with one of the schemes that package open has for Redis. Its errors
-// begin with the part that is wrong.
+// parse parses a URL whose scheme package open assigns to Redis. Its errors begin with the part
+// that is wrong.
 func parse(address string) (*target, error) {
 	u, err := network.SplitURL(address, "redis://HOST:PORT/DB")
 	if err != nil {
@@ -60,7 +60,7 @@ func parse(address string) (*target, error) {
 	return t, t.Check("TLS, as in rediss://")
 }
 
-// place reads hosts and path.
+// place parses hosts and path.
 func (t *target) place(u network.URL) (err error) {
 	port, db := "6379", u.Path
 	switch t.kind {
@@ -82,11 +82,13 @@ func (t *target) place(u network.URL) (err error) {
 		port = "26379"
 		master, rest, _ := strings.Cut(u.Path, "/")
 		db = rest
-		if t.client.MasterName, err = url.PathUnescape(master); err != nil || master == "" {
+		t.client.MasterName, err = url.PathUnescape(master)
+		if err != nil || master == "" {
 			return errors.New("path: the master's name must follow the hosts, as in redis+sentinel://h1,h2/MASTER/DB")
 		}
 	}
-	if t.client.Addrs, err = network.Hosts(u.Authority, port); err != nil {
+	t.client.Addrs, err = network.Hosts(u.Authority, port)
+	if err != nil {
 		return err
 	}
 	return t.database(db)

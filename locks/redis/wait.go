@@ -10,14 +10,14 @@ import (
 	"golock/locks/queue"
 )
 
-// maxGrantAge is how old the last Ask may be when a grant is published. The rest of the
-// lease must outlast an outage that begins then, as after a renewal. A waiter asks every
-// TTL/3; renewals come a little sooner.
+// maxGrantAge limits the age of the last Ask when a grant is published. The rest of the lease must
+// outlast an outage that begins then, as it must after a renewal. A waiter asks every TTL/3, a
+// holder renews a little more often.
 func maxGrantAge(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/20 }
 
-// Sleep implements lease.Entry. It subscribes, returns when that is confirmed, because a
-// wake-up may have come before, and then sleeps until a message tells of a grant or to
-// ask, or the nap is over.
+// Sleep implements lease.Entry. It subscribes and returns when that is confirmed, because a wake-up
+// may have come before. When it is called again, it sleeps until a message tells of a grant or to
+// ask, or until the nap is over.
 func (e *entry) Sleep(ctx context.Context, nap queue.Nap, near func()) (a lease.Answer, sent locks.Instant, _ error) {
 	e.listening.Do(func() { go e.listen(0) })
 	ctx, cancel := context.WithTimeout(ctx, nap.For)
@@ -35,16 +35,16 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, near func()) (a lease.
 				a, sent = e.accept(m)
 				return a, sent, nil
 			}
-			near() // the one in front has its turn
+			near() // the entry in front has its turn
 			ctx, cancel = context.WithTimeout(ctx, m.Recheck.duration())
 			defer cancel()
 		}
 	}
 }
 
-// accept gives the grant that a message tells of. It must answer the last Ask, so that the
-// lease counts from there, and be recent enough. An old message may be about a lease that
-// has ended. With ?min-replicas= only the answer to an Ask has waited for the replicas.
+// accept returns the grant in a message. The message must answer the last Ask, from which the lease
+// counts, and must be recent: an old message may be about a lease that has ended. With
+// ?min-replicas= accept refuses, because only the answer to an Ask has waited for the replicas.
 func (e *entry) accept(m *message) (a lease.Answer, sent locks.Instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -57,11 +57,11 @@ func (e *entry) accept(m *message) (a lease.Answer, sent locks.Instant) {
 	return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Granted}, Grant: r.grant(e.ref), TTL: e.ttl, Epoch: m.Epoch}, e.asked
 }
 
-// listenDelay passes before a holder subscribes: most short commands have ended by then.
+// listenDelay is the time before a holder subscribes. Most short commands have ended by then.
 const listenDelay = 100 * time.Millisecond
 
-// Events implements lease.Entry. If the connection has gone, the server may have gone too; a
-// new one may have missed a message. Both are reasons to renew.
+// Events implements lease.Entry. If the connection has gone, the server may have gone too. A new
+// connection may have missed a message. Both are reasons to renew.
 func (e *entry) Events() <-chan struct{} {
 	e.listening.Do(func() { go e.listen(listenDelay) })
 	return e.events

@@ -1,10 +1,10 @@
-// Package held is the protocol by which other golocks of the same user ask a holder about its slot:
-// is it still held, renew it, release it.
+// Package held is the protocol by which golocks of the same user ask a holder about its slot. They
+// ask whether it is still held, or tell the holder to renew or to release it.
 //
 // The holder listens on a socket named after the slot's ID, in a directory that only its user may
-// enter. Where none can be made there (no directory, a full disk) it listens on an abstract socket
-// (unix(7)), whose name others can learn. Each side also asks the kernel for the user of the other.
-// Question and answer are one packet.
+// enter. If it can make no socket there (no directory, a full disk), it listens on an abstract
+// socket (unix(7)), whose name other users can learn. So each side also asks the kernel for the
+// user of the other. A question is one packet, and so is its answer.
 package held
 
 import (
@@ -25,8 +25,8 @@ import (
 type Question string
 
 const (
-	Still   Question = "held"    // is it still held? A lease is renewed first
-	Release Question = "release" // give it back, if no command runs in it
+	Still   Question = "held"    // asks whether the slot is still held; a lease is renewed before the answer
+	Release Question = "release" // tells the holder to release the slot, if no command runs in it
 )
 
 // A holder answers nil (still held; or, to Release, given back), locks.ErrLost, one of these, or why
@@ -43,23 +43,23 @@ func answers() map[string]error {
 
 const (
 	suffix  = ".sock"
-	backlog = 128 // of clients that are connected and not accepted
+	backlog = 128 // the number of clients that are connected and not yet accepted
 	maxText = 1024
 )
 
-// socketPath is where the holder of an ID listens.
+// socketPath returns the path on which the holder of an ID listens.
 func socketPath(dir, id string) string { return dir + "/" + id + suffix }
 
-// abstractName is where the holder of an ID listens if it cannot make a file. The first byte stands for
-// the zero of an abstract name.
+// abstractName returns the name on which the holder of an ID listens if it cannot make a file. The
+// first byte stands for the zero of an abstract name.
 func abstractName(id string) string { return "@golock-" + id }
 
 // errStandsForOthers says why an abstract socket is not used: the kernel could not tell this user from
 // others.
 var errStandsForOthers = errors.New("this user namespace shows other users under the number of this one")
 
-// newSocket makes a socket for packets, bound or connected to a path. Package net would make
-// golock's lean program, and its memory, a twentieth larger.
+// newSocket makes a socket for packets, bound or connected to a path. It does not use package net,
+// which would make the lean program, and its memory, a twentieth larger.
 func newSocket(path string, attach func(fd int, at unix.Sockaddr) error) (fd int, err error) {
 	fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err == nil {
@@ -74,7 +74,7 @@ func newSocket(path string, attach func(fd int, at unix.Sockaddr) error) (fd int
 // Listener answers for one ID.
 type Listener struct {
 	socket *os.File
-	path   string // of the socket; "": it is an abstract one
+	path   string // the path of the socket; "" if the socket is abstract
 	answer func(context.Context, Question) error
 	failed func(error)
 	ctx    context.Context
@@ -82,10 +82,10 @@ type Listener struct {
 	open   sync.RWMutex // read-locked during each answer; Close locks it and keeps it
 }
 
-// Listen begins to answer for id, on a socket in dir, or on an abstract one if dir is "" or has no room
-// for one. It calls answer from goroutines of its own, several at a time, with a context that ends
-// with the listener. failed takes a panic in one of these goroutines (locks.PanicError): it ends the
-// answer and nothing else. The caller closes the listener.
+// Listen begins to answer for id, on a socket in dir. It uses an abstract socket if dir is "" or
+// the socket cannot be made there. It calls answer in goroutines of its own, several at a time,
+// with a context that ends with the listener. failed gets a panic of such a goroutine
+// (locks.PanicError), which ends only that answer. The caller closes the listener.
 func Listen(dir, id string, answer func(context.Context, Question) error, failed func(error)) (*Listener, error) {
 	l := &Listener{answer: answer, failed: failed}
 	fd := -1
@@ -110,7 +110,7 @@ func Listen(dir, id string, answer func(context.Context, Question) error, failed
 	return l, nil
 }
 
-// guarded calls the function of a goroutine.
+// guarded runs a function of a goroutine, and reports a panic.
 func (l *Listener) guarded(do func()) {
 	var fault error
 	defer func() {
@@ -147,12 +147,12 @@ func (l *Listener) Close() {
 	l.open.Lock()
 }
 
-// ioLimit bounds one read or write. A client asks as soon as it has connected.
+// ioLimit limits a single read or write. A client asks as soon as it has connected.
 const ioLimit = time.Second
 
 func (l *Listener) serve() {
 	socket, err := l.socket.SyscallConn()
-	for err == nil { // else it is closed
+	for err == nil { // an error says that the listener was closed
 		var fd int
 		var failed error
 		err = socket.Read(func(socket uintptr) bool {
@@ -200,8 +200,8 @@ func (l *Listener) handle(client int) {
 	_, _ = c.Write([]byte(text[:min(len(text), maxText)]))
 }
 
-// Ask asks the holder of an ID and returns its answer. If dir is "" it asks only a holder that could make
-// no file.
+// Ask asks the holder of an ID and returns its answer. If dir is "", it asks only on the abstract
+// socket.
 func Ask(ctx context.Context, dir, id string, q Question) error {
 	fd, err := connect(dir, id)
 	if err != nil {
@@ -219,7 +219,7 @@ func Ask(ctx context.Context, dir, id string, q Question) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errors.New("the golock that holds it does not answer")
-	case err != nil || n == 0: // it ended before it answered
+	case err != nil || n == 0: // the holder ended before it answered
 		return ErrNobody
 	}
 	answer := string(text[:n])
@@ -229,8 +229,8 @@ func Ask(ctx context.Context, dir, id string, q Question) error {
 	return errors.New(answer)
 }
 
-// Process gives the process that answers for an ID, by its number in this pid namespace; 0: nobody
-// answers, or the process has no number here.
+// Process returns the process that answers for an ID, by its PID in this pid namespace. It returns
+// 0 if no process answers, or if the process has no PID here.
 func Process(dir, id string) (pid int) {
 	fd, err := connect(dir, id)
 	if err != nil {
@@ -244,7 +244,7 @@ func Process(dir, id string) (pid int) {
 	return int(cred.Pid)
 }
 
-// connect connects with the holder of an ID. ErrNobody: this user has none.
+// connect connects to the holder of an ID. ErrNobody says that this user has none.
 func connect(dir, id string) (fd int, err error) {
 	fd, err = -1, ErrNobody
 	if dir != "" {

@@ -12,11 +12,11 @@ import (
 	"golock/locks"
 )
 
-// Renewer renews one lease and says when it is at risk or lost, for all stores with leases.
+// Renewer renews a lease and says when it is at risk or lost. It serves all stores with leases.
 //
-// Its state belongs to the goroutine that calls Step, which never waits. A renewal has a goroutine
-// of its own, at most one at a time, which ends with one message to answers; another one hears
-// the lease's events until Stop. All of them call wake when there is something for Step.
+// Its state belongs to the goroutine that calls Step, which never waits. Each renewal has a
+// goroutine, at most one at a time, which ends with a message to answers. Another goroutine listens
+// for the lease's events until Stop. All of them call wake when Step has something to do.
 //
 // When the slot must count as lost follows from the clock and from what the store has promised,
 // never from the state of a connection (Gray and Cheriton, Leases, 1989):
@@ -29,20 +29,20 @@ type Renewer struct {
 	clock    locks.Clock
 	wake     func()
 	log      func(warn bool, message string, pairs ...any)
-	interval time.Duration // from one renewal to the next
+	interval time.Duration // the time between two renewals
 
 	ctx     context.Context
 	cancel  context.CancelFunc
-	answers chan answer // has room for that of the renewal in flight; nil: none is
-	hinted  atomic.Bool // to renew at once
+	answers chan answer // gets the answer of the renewal in flight; nil if there is none
+	hinted  atomic.Bool // set to renew at once
 
-	next    locks.Instant // when to renew
-	failure error         // of the last renewal; nil: it went well
+	next    locks.Instant // when the next renewal is due
+	failure error         // why the last renewal failed; nil if it succeeded
 
-	Window time.Duration // from StopAt to the end of the lease
-	Term   locks.Term    // the last that was promised
-	Lost   error         // the slot is not ours any more, or soon will not be
-	Final  bool          // and will not be again
+	Window time.Duration // the time between StopAt and the end of the lease
+	Term   locks.Term    // the last term that the store has promised
+	Lost   error         // why the slot is lost, or will be soon; nil if it is held
+	Final  bool          // the slot cannot be held again
 }
 
 // answer is the result of a renewal.
@@ -51,18 +51,18 @@ type answer struct {
 	err  error
 }
 
-// PerTTL is how often a lease is renewed in its TTL, if all goes well.
+// PerTTL is the number of renewals in a TTL, if none fails.
 const PerTTL = 3
 
-// stopLimit bounds how long Stop waits.
+// stopLimit limits how long Stop waits.
 const stopLimit = 60 * time.Millisecond
 
-// TryLimit bounds one renewal.
+// TryLimit limits the time of a renewal.
 func TryLimit(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
 
-// retryPause is the time from a failed renewal to the next. An outage has then done no harm if
-// it was shorter than 2/3 TTL - the stop window - 1.5 TryLimit: after it, what hangs may take one
-// TryLimit to fail.
+// retryPause is the time between a failed renewal and the next one. With it an outage does no harm
+// if it is shorter than 2/3 TTL - the stop window - 1.5 TryLimit: an attempt that hangs may take
+// one TryLimit to fail after the outage.
 func retryPause(ttl time.Duration) time.Duration { return min(ttl/40, 100*time.Millisecond) }
 
 // renewInterval is a third of the TTL. The promise at retryPause leaves half a TryLimit for that
@@ -75,16 +75,17 @@ func renewInterval(ttl, killAfter time.Duration) time.Duration {
 	return ttl/PerTTL - max(retryPause(ttl)+drift+kill+roundTrip-TryLimit(ttl)/2, 0)
 }
 
-// killTime is how long before the end KILL is sent: on a busy machine a process needs time to die.
+// killTime is the time between KILL and the end of the lease. On a busy machine a process needs
+// time to die.
 func killTime(ttl time.Duration) time.Duration { return min(ttl/20, 500*time.Millisecond) }
 
-// stopWindow is how long before the end the stop signal is sent.
+// stopWindow is the time between the stop signal and the end of the lease.
 func stopWindow(ttl, killAfter time.Duration) time.Duration {
 	return max(min(killAfter, ttl/6), killTime(ttl))
 }
 
-// New keeps a lease until Stop is called. The command is to have killAfter between the stop signal
-// and KILL, as far as the TTL allows.
+// New keeps a lease until Stop is called. The command gets killAfter between the stop signal and
+// KILL, as far as the TTL allows.
 func New(lease locks.Lease, clock locks.Clock, killAfter time.Duration, wake func(), log func(bool, string, ...any)) *Renewer {
 	term := lease.Term()
 	interval := renewInterval(term.TTL, killAfter)
@@ -98,8 +99,8 @@ func New(lease locks.Lease, clock locks.Clock, killAfter time.Duration, wake fun
 	return r
 }
 
-// Stop ends the renewals. One that is under way is waited for, but not for long: it can do no harm
-// to what comes after. A nil Renewer has none.
+// Stop ends the renewals. It waits briefly for a renewal in flight, which can do no harm
+// afterwards. A nil Renewer has no renewals.
 func (r *Renewer) Stop() {
 	if r == nil {
 		return
@@ -125,24 +126,25 @@ func (r *Renewer) watchEvents() {
 	}
 }
 
-// RenewSoon has the lease renewed at once, or after the renewal in flight. It may be called from any
-// goroutine, and on nil.
+// RenewSoon makes the Renewer renew the lease at once, or after the renewal in flight. Any
+// goroutine may call it, also on nil.
 func (r *Renewer) RenewSoon() {
 	if r != nil && !r.hinted.Swap(true) {
 		r.wake()
 	}
 }
 
-// StopAt is when the command is told to stop, and KillAt when it is killed.
+// StopAt returns when the command gets the stop signal, KillAt when it gets KILL.
 func (r *Renewer) StopAt() locks.Instant { return r.Term.End().Add(-r.Window) }
 func (r *Renewer) KillAt() locks.Instant { return r.Term.End().Add(-killTime(r.Term.TTL)) }
 
-// Without is the time since the last good renewal was sent, or since the grant, for people.
+// Without returns the time since the last successful renewal was sent, or since the grant. It is
+// for messages.
 func (r *Renewer) Without() time.Duration {
 	return r.clock().Sub(r.Term.Asked).Round(100 * time.Millisecond)
 }
 
-// cause is why the lease was not renewed.
+// cause returns why the lease was not renewed.
 func (r *Renewer) cause() error {
 	switch {
 	case r.failure != nil:
@@ -153,7 +155,7 @@ func (r *Renewer) cause() error {
 	return errors.New("golock itself was stopped or held up")
 }
 
-// Step does what is due: it takes in the store's answer, looks at the clock, and only then asks the
+// Step does what is due. It takes the store's answer, reads the clock, and only then asks the
 // store.
 func (r *Renewer) Step() {
 	select {
@@ -173,7 +175,8 @@ func (r *Renewer) Step() {
 	}
 }
 
-// WakeAt is when Step has something to do next, unless wake is called before; 0: nothing.
+// WakeAt returns when Step has something to do, unless wake is called before. It returns 0 if
+// nothing is planned.
 func (r *Renewer) WakeAt() locks.Instant {
 	var at locks.Instant
 	if r.Lost == nil {
@@ -195,7 +198,7 @@ func (r *Renewer) answered(a answer) {
 		r.Term, r.failure = a.term, nil
 		r.next = a.term.Asked.Add(r.interval)
 		if !r.Final {
-			r.Lost = nil // which is of no help to a command that is being stopped
+			r.Lost = nil // a command that is being stopped cannot use the slot
 		}
 	case errors.As(a.err, new(*locks.EvictedError)):
 		r.Lost, r.Final = a.err, true
@@ -213,7 +216,7 @@ func (r *Renewer) answered(a answer) {
 	}
 }
 
-// ask makes one renewal.
+// ask makes a renewal.
 func (r *Renewer) ask(limit time.Duration, answers chan<- answer) {
 	defer r.wake()
 	var a answer

@@ -82,7 +82,7 @@ func (h *household) dead() {
 	}
 }
 
-// awaitDeath waits for that of a process.
+// awaitDeath waits until a process has died.
 func awaitDeath(s *testkit.Sandbox, what string, pid int) {
 	s.T.Helper()
 	s.Eventually(what+" is dead", func() bool { return !s.Lives(pid) })

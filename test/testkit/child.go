@@ -37,8 +37,8 @@ func ServeChild[C, A any](do func(C) A) {
 	}
 }
 
-// StartChild starts one, which ends with the test. The binary is found through /proc, because another
-// user may not enter its directory.
+// StartChild starts a child, which ends with the test. It finds the binary through /proc, because
+// another user may not enter its directory.
 func StartChild[C, A any](t testing.TB, variable string, options ...func(*exec.Cmd)) *Child[C, A] {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -70,7 +70,7 @@ func StartChild[C, A any](t testing.TB, variable string, options ...func(*exec.C
 	return c
 }
 
-// Tell gives a child something to do.
+// Tell sends a call to a child.
 func (c *Child[C, A]) Tell(call C) {
 	c.t.Helper()
 	line, err := json.Marshal(call)
@@ -101,7 +101,7 @@ func (c *Child[C, A]) Hear() (a A) {
 	return a
 }
 
-// Silent demands that there is no answer for so long.
+// Silent fails the test if an answer comes within this time.
 func (c *Child[C, A]) Silent(d time.Duration) {
 	c.t.Helper()
 	select {
@@ -111,14 +111,14 @@ func (c *Child[C, A]) Silent(d time.Duration) {
 	}
 }
 
-// Try gives a child something to do that may fail.
+// Try makes a call that may fail.
 func (c *Child[C, A]) Try(call C) A {
 	c.t.Helper()
 	c.Tell(call)
 	return c.Hear()
 }
 
-// Ask gives a child something to do that must not fail.
+// Ask makes a call that must not fail.
 func (c *Child[C, A]) Ask(call C) (a A) {
 	c.t.Helper()
 	c.Tell(call)
@@ -136,7 +136,7 @@ func (c *Child[C, A]) Kill() {
 	if c.cmd.ProcessState == nil {
 		_ = c.cmd.Process.Kill()
 		c.in.Close()
-		for range c.answers { // until all is read, as Wait demands
+		for range c.answers { // Wait returns only when all output has been read
 		}
 		_ = c.cmd.Wait()
 	}
@@ -149,7 +149,7 @@ func (c *Child[C, A]) Stop() {
 	Eventually(c.t, "a child is stopped", func() bool { return Stopped(c.PID) })
 }
 
-// Continue ends what Stop began.
+// Continue continues a child after Stop.
 func (c *Child[C, A]) Continue() { _ = unix.Kill(c.PID, unix.SIGCONT) }
 
 // SpawnHeir starts a process that sleeps and inherits the files of a lease.

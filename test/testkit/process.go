@@ -24,7 +24,7 @@ type Command struct {
 	Stdout *os.File // nil: a file, or with Start a pipe read line by line
 	Stderr *os.File // nil: a file
 	UID    int      // other than 0: the user and group it runs as
-	Traced bool     // by the calling thread, until Process.Untraced
+	Traced bool     // the calling thread traces the process until Process.Untraced
 }
 
 // Exec prepares any program.
@@ -72,8 +72,8 @@ func (c *Command) As(uid int) *Command {
 type Process struct {
 	T     testing.TB
 	PID   int
-	In    *os.File      // the write end of its stdin, if Start made the pipe
-	Lines chan string   // its stdout, if Start made the pipe; closed at the end
+	In    *os.File      // the write end of standard input, if Start made the pipe
+	Lines chan string   // the lines on standard output, if Start made the pipe; closed at the end
 	Ended chan struct{} // closed when it has been reaped
 
 	s       *Sandbox
@@ -93,7 +93,7 @@ func (c *Command) Start() *Process {
 	t := c.s.T
 	t.Helper()
 	p := &Process{}
-	var theirs []*os.File // the ends that belong to the new process
+	var theirs []*os.File // the ends of the pipes that the new process gets
 	pipe := func() (r, w *os.File) {
 		t.Helper()
 		r, w, err := os.Pipe()
@@ -201,7 +201,7 @@ func (c *Command) launch(p *Process) {
 		t.Fatalf("starting %q: %v", c.Argv, err)
 	}
 	p.PID = p.process.Pid
-	if !c.Traced { // else this wait would get the events of the tracer
+	if !c.Traced { // the wait would take events from the tracer
 		go p.reap()
 	}
 	t.Cleanup(func() {
@@ -256,7 +256,7 @@ func (p *Process) Wait() Result {
 	return r
 }
 
-// Stderr is what the process has written to standard error so far.
+// Stderr returns what the process has written to standard error so far.
 func (p *Process) Stderr() string { return slurp(p.stderr) }
 
 // Stdout is the same of standard output, but for a process of Start.
@@ -353,7 +353,7 @@ func (p *Process) Says(text string) {
 	}
 }
 
-// Expects waits for the end, which must have that code and those words on
+// Expects waits for the end of the process, which must have this exit code and these words on
 // standard error.
 func (p *Process) Expects(code int, words ...string) Result {
 	p.T.Helper()
@@ -409,7 +409,7 @@ func (r Result) Expect(t testing.TB, code int, words ...string) Result {
 	return r
 }
 
-// DiesOf waits for the end, which must be a death of that signal.
+// DiesOf waits for the end of the process, which must die of this signal.
 func (p *Process) DiesOf(sig syscall.Signal) Result {
 	p.T.Helper()
 	return p.Wait().ExpectDeath(p.T, sig)

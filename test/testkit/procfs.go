@@ -40,7 +40,7 @@ func Children(parent int) []int {
 	return Processes(func(pid int) bool { return StatOf(pid).Parent == parent })
 }
 
-// GuardOf returns the guard of a golock on a leased store; 0: it has none.
+// GuardOf returns the watchdog of a golock on a store with leases, or 0 if it has none.
 func GuardOf(golock int) int {
 	for _, pid := range Children(golock) {
 		if procfs.Status(pid, "Name") == "golock-watchdog" {
@@ -50,8 +50,8 @@ func GuardOf(golock int) int {
 	return 0
 }
 
-// AwaitGuard waits for it, where the command may not run yet. The kernel's list may miss a child while
-// another one comes or goes.
+// AwaitGuard waits for the watchdog of a golock whose command may not run yet. The kernel's list of
+// children may miss one while another one starts or ends.
 func AwaitGuard(t testing.TB, golock int) (guard int) {
 	t.Helper()
 	Eventually(t, "there is a guard", func() bool {

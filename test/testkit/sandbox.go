@@ -37,7 +37,7 @@ const markVariable = "TESTKIT_MARK"
 
 var sandboxes atomic.Int64
 
-// New makes a sandbox with a store; "" is a local one of its own.
+// New makes a sandbox with a store. If store is "", it makes a local store for the sandbox.
 func New(t testing.TB, store string) *Sandbox {
 	t.Helper()
 	mark := fmt.Sprintf("%s=%d.%d", markVariable, os.Getpid(), sandboxes.Add(1))
@@ -50,7 +50,7 @@ func New(t testing.TB, store string) *Sandbox {
 	}
 	Must(t, os.Mkdir(s.Dir, 0o755))
 	t.Cleanup(func() {
-		// Again and again: a process may fork while the list is read.
+		// repeated, because a process may fork while the list is read
 		if !Within(Patience, func() bool {
 			left := s.Living()
 			for _, pid := range left {
@@ -82,7 +82,7 @@ func Place(t testing.TB, mode uint32) string {
 	return dir
 }
 
-// OnlyFile is the only file that has a path of this pattern.
+// OnlyFile returns the path that matches a pattern. It fails the test if not exactly one does.
 func OnlyFile(t testing.TB, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(pattern)
@@ -148,7 +148,7 @@ func (s *Sandbox) Write(name, text string) {
 	Must(s.T, os.WriteFile(s.Path(name), []byte(text), 0o644))
 }
 
-// Read returns the text of a file in the working directory; "" if there is none.
+// Read returns the text of a file in the working directory, or "" if there is none.
 func (s *Sandbox) Read(name string) string {
 	s.T.Helper()
 	text, err := os.ReadFile(s.Path(name))
@@ -173,7 +173,7 @@ func Output(t testing.TB, stdin string, argv ...string) string {
 	return string(out)
 }
 
-// Eventually is the function of that name, and shows the processes on failure.
+// Eventually calls the function of that name, and shows the processes of the sandbox on failure.
 func (s *Sandbox) Eventually(what string, ok func() bool) {
 	s.T.Helper()
 	if !Within(Patience, ok) {
@@ -287,7 +287,7 @@ func (s *Sandbox) AwaitWaiters(pids ...int) {
 	})
 }
 
-// AwaitWaiting returns once so many wait for a lock.
+// AwaitWaiting returns once n entries wait for a lock.
 func (s *Sandbox) AwaitWaiting(name string, n int) {
 	s.T.Helper()
 	s.Eventually(fmt.Sprintf("%d wait", n), func() bool { return len(s.Waiters(name)) == n })

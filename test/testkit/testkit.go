@@ -31,16 +31,16 @@ import (
 // BinaryVariable names a golock that is tested instead of one built here.
 const BinaryVariable = "LOCKTEST_BINARY"
 
-// RaceVariable, if it is set, has Main build a golock with the race detector.
+// RaceVariable makes Main build golock with the race detector, if it is set.
 const RaceVariable = "LOCKTEST_RACE"
 
 // Golock is the path of the program under test, which every user may execute.
 // Main sets it.
 var Golock string
 
-// Main runs the tests of a package with the program built, so many at a time, as they mostly wait. It
-// is called as in os.Exit(testkit.Main(m, 8)). What prepare makes in a directory is there meanwhile,
-// and so are the servers that the tests share.
+// Main builds the program and runs the tests of a package, n at a time, because they mostly wait.
+// It is called as in os.Exit(testkit.Main(m, 8)). What prepare makes in a directory, and the
+// servers that the tests share, exist until the tests have ended.
 func Main(m interface{ Run() int }, parallel int, prepare ...func(dir string) error) int {
 	code, err := run(m, parallel, prepare)
 	if err != nil {
@@ -170,7 +170,7 @@ func build(path, tags, version string) error {
 	return nil
 }
 
-// buildRace builds one that the race detector watches, of the packages that tests with the race detector
+// buildRace builds a golock with the race detector, of the packages that tests with the race detector
 // are compiled with (-trimpath). It begins in Go's entry code, not in golock's.
 func buildRace(path string) error {
 	root, err := Root()
@@ -235,8 +235,9 @@ func Root() (string, error) {
 	return "", fmt.Errorf("no go.mod above the working directory: %w", err)
 }
 
-// Parallel lets n tests of a package run at a time: most of them wait. A machine that is slow to start
-// processes runs fewer: a server that has to start many for its clients would not answer in time.
+// Parallel lets n tests of a package run at a time, because most of them wait. On a machine that
+// starts processes slowly fewer run: a server that has to start many for its clients would not
+// answer in time.
 func Parallel(n int) {
 	flag.Parse()
 	n /= 1 + Slowness()
@@ -318,7 +319,7 @@ func Each[T any](t *testing.T, things map[string]T, test func(t *testing.T, name
 	}
 }
 
-// Lasted fails the test unless it took from least to most since began.
+// Lasted fails the test unless the time since began is between least and most.
 func Lasted(t testing.TB, began time.Time, least, most time.Duration) {
 	t.Helper()
 	if took := time.Since(began); took < least || took > most {

@@ -28,28 +28,27 @@ const Patience = 30 * time.Second
 // Loopback is where all servers listen.
 const Loopback = "127.0.0.1"
 
-// Process is a server's or pooler's, with all its children. One goroutine at a
-// time changes its state.
+// Process is a server or pooler with all its children. One goroutine at a time changes its state.
 type Process struct {
 	Host   string // 127.0.0.1, or an address in its namespace
 	Port   int
 	Socket string // MariaDB: the socket; PostgreSQL and PgBouncer: its directory
 	Dir    string // its data, and its log
 
-	// Credential is the user that it runs as; nil: that of the tests.
+	// Credential is the user that the server runs as; nil stands for the user of the tests.
 	Credential *syscall.Credential
 
-	// Namespace is the file of its network namespace; "": it has that of the tests.
+	// Namespace is the file of the server's network namespace; "" stands for that of the tests.
 	Namespace string
 
-	cmd    *exec.Cmd // nil: it does not run
+	cmd    *exec.Cmd // nil if the server does not run
 	ended  chan struct{}
 	paused bool
 }
 
 func (p *Process) Addr() string { return net.JoinHostPort(p.Host, strconv.Itoa(p.Port)) }
 
-// Log is what it has logged so far.
+// Log returns what the server has logged so far.
 func (p *Process) Log() string {
 	text, _ := os.ReadFile(p.logFile())
 	return string(text)
@@ -57,7 +56,7 @@ func (p *Process) Log() string {
 
 func (p *Process) logFile() string { return filepath.Join(p.Dir, "log") }
 
-// errEnded is a process's that has ended instead of answering.
+// errEnded says that a process has ended instead of answering.
 var errEnded = errors.New("it has ended")
 
 // Start starts the program and returns when it answers.
@@ -241,9 +240,9 @@ const (
 	portCount  = 6000
 )
 
-// ports counts those that were tried, so that none is used twice in a process: a
-// sentinel would take a stranger at the port of its dead master for that one.
-// Processes begin far from each other.
+// ports counts the ports that were tried, so that a process never uses one twice. Otherwise a
+// sentinel could take a new server for its dead master, which had the same port. Processes begin
+// with ports far from each other.
 var ports atomic.Int64
 
 // FreePort finds a port that nobody uses.

@@ -16,21 +16,22 @@ const (
 	Pass      Verdict = iota // forward it, and the reply
 	LoseReply                // forward it, wait until the server has done it all, then close the connection instead of replying
 	Lose                     // close the connection instead of forwarding it
-	Hang                     // neither
+	Hang                     // forward neither the request nor a reply
 )
 
 type Message struct {
 	Raw       []byte
-	IsRequest bool   // it is judged
+	IsRequest bool   // the message is a request, to be judged
 	Request   string // its text
-	Probe     []byte // is sent behind it if its reply is lost: its own reply tells that the server has done it all
+	Probe     []byte // sent after the request if its reply is lost; the reply to the probe tells that the server has done everything
 }
 
 // Wire cuts the two streams of a connection into messages. One goroutine reads
 // requests, one replies.
 type Wire interface {
 	Request(r *bufio.Reader) (Message, error)
-	// Reply reads the next message of the server's. last: the server has done
+	// Reply reads the next message of the server. last says that the server has done all of the
+	// request, and its probe.
 	// all of the request, and its probe.
 	Reply(r *bufio.Reader) (raw []byte, last bool, err error)
 }
@@ -47,12 +48,12 @@ type Proxy struct {
 	mu       sync.Mutex
 	judge    func(request string) Verdict
 	refuse   bool
-	thaw     chan struct{} // nil: it is not frozen
+	thaw     chan struct{} // nil if the proxy is not frozen
 	conns    map[net.Conn]bool
 	requests []Message // so far
 }
 
-// NewProxy starts one before HOST:PORT. It passes everything on.
+// NewProxy starts a proxy before HOST:PORT. It forwards everything.
 func NewProxy(t testing.TB, upstream string, wire func() Wire) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(Loopback, "0"))
@@ -97,7 +98,7 @@ func (p *Proxy) Freeze() {
 	})
 }
 
-// Thaw makes it deliver that.
+// Thaw makes the proxy deliver what it has kept.
 func (p *Proxy) Thaw() {
 	p.locked(func() {
 		if p.thaw != nil {
@@ -107,7 +108,7 @@ func (p *Proxy) Thaw() {
 	})
 }
 
-// Requests are those that have come.
+// Requests returns the requests that have come.
 func (p *Proxy) Requests() (all []Message) {
 	p.locked(func() { all = p.requests })
 	return all
