@@ -102,7 +102,7 @@ type Conn interface {
 // Rows is what one statement gave. NULL is "".
 type Rows [][]string
 
-// maxFields is how many fields an answer may have. 10,000 entries have a quarter of that.
+// maxFields is how many fields an answer may have. 10,000 entries have a sixth of that.
 const maxFields = 1 << 20
 
 // Collector collects the answer to Run. It limits the number of fields, as each takes memory

@@ -180,9 +180,6 @@ func (r *row) check(ord, slots string) error {
 	if !isPlain(string(r.Replace), r.info, r.login) {
 		return errors.New("letters that need quoting")
 	}
-	if r.isName() {
-		return nil
-	}
 	switch r.State {
 	case queue.Tombstone:
 		return nil

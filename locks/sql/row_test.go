@@ -199,16 +199,15 @@ func TestForeignState(t *testing.T) {
 		number  int64
 		isValid bool
 	}{
-		{0, 0, true}, {25, -1, false}, {25, locks.MaxMoment + 1, false}, {26, -1, false}, {26, math.MaxInt64, false},
-		{20, now + micros(time.Hour), true}, {20, locks.MaxMoment, false}, {20, -1, false}, {21, -1, false}, {21, math.MaxInt64, false},
+		{0, 0, true}, {8, -1, false}, {8, locks.MaxMoment + 1, false}, {9, -1, false}, {9, math.MaxInt64, false},
+		{3, now + micros(time.Hour), true}, {3, locks.MaxMoment, false}, {3, -1, false}, {4, -1, false}, {4, math.MaxInt64, false},
 	} {
-		line := strings.Split("N,,,0,0,0,0,0,0,0,0,0,,,,info,login,name,epoch,server,0,0,0,0,low,0,0", ",")
+		line := strings.Split("name,epoch,server,0,0,0,0,low,0,0", ",")
 		if tt.field > 0 {
 			line[tt.field] = strconv.FormatInt(tt.number, 10)
 		}
 		v := &view{facts: facts{now: now}}
-		r := parseRow(line[:entryCount])
-		v.readName(&r, line[entryCount:])
+		v.readName(line)
 		if (len(v.invalid) == 0) != tt.isValid {
 			t.Errorf("%v: %+v", tt, v.invalid)
 		}

@@ -120,14 +120,15 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 	const entries, waiting = "SELECT " + selected, " AND state='W'"
 	statements = []string{
 		"SELECT format,LEFT(servers,1609),quiet,made," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
-		"SELECT " + selectedMany + "," + nameColumns + of + " AND state IN ('N','H','O','E')",
+		"SELECT " + nameColumns + of + " AND entry_id=''",
+		"SELECT " + selectedMany + of + " AND state IN ('H','O','E')",
 		// From low on: the index may still have many removed rows before it.
 		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
 		entries + of + " AND entry_id='" + q.row.ID + "'",
 	}
 	entry := shape{columns: entryCount}
-	shapes = []shape{{columns: 4 + factCount}, {columns: entryCount + nameCount}, entry, entry}
+	shapes = []shape{{columns: 4 + factCount}, {columns: nameCount}, entry, entry, entry}
 	if q.Step == queue.Join { // it may be far behind those that are read
 		claim := q.row.Claim
 		if q.isNew() {
@@ -188,17 +189,13 @@ func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
 		return err
 	}
 	v.name, v.holders, v.own, v.invalid = nil, nil, nil, nil
-	for _, f := range answers[1] {
-		r := parseRow(f[:entryCount])
-		if r.isName() {
-			v.readName(&r, f[entryCount:])
-		} else if v.isValid(&r) {
-			v.holders = append(v.holders, r)
-		}
+	if len(answers[1]) > 0 {
+		v.readName(answers[1][0])
 	}
-	v.shown = len(answers[2])
-	v.front = v.parseRows(answers[2])
-	if own := answers[3]; len(own) > 0 && q.row.ID != "" {
+	v.holders = v.parseRows(answers[2])
+	v.shown = len(answers[3])
+	v.front = v.parseRows(answers[3])
+	if own := answers[4]; len(own) > 0 && q.row.ID != "" {
 		r := parseRow(own[0])
 		v.own = &r
 		isNoted := func(noted row) bool { return noted.ID == r.ID }
@@ -206,11 +203,11 @@ func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
 			v.isValid(&r)
 		}
 	}
-	if len(answers) > 4 {
-		err = scan(answers[4][0], &v.ahead, &v.waiters)
-	}
 	if len(answers) > 5 {
-		v.replaceable = v.parseRows(answers[5])
+		err = scan(answers[5][0], &v.ahead, &v.waiters)
+	}
+	if len(answers) > 6 {
+		v.replaceable = v.parseRows(answers[6])
 	}
 	return err
 }
@@ -234,15 +231,18 @@ func (v *view) parseRows(rows Rows) []row {
 	return all
 }
 
-func (v *view) readName(r *row, line []string) {
+// readName reads the row of the name. One with a flaw is noted among the invalid rows.
+func (v *view) readName(line []string) {
 	n := &nameState{name: unescape(line[0])}
 	v.name = n
+	r := row{Entry: queue.Entry{State: nameRow}}
 	_ = scan(line[6:], &n.turn) // first: it says whether the row is locked
 	err := scan(line[1:], &n.epoch, &n.servers, &n.quarantine, &n.seen, &n.counter, &n.turn, &n.low, &n.late, &n.moved)
 	switch {
-	case r.flaw != nil:
 	case err != nil:
 		r.flaw = err
+	case len(line[0]) > maxInfo:
+		r.flaw = errors.New("a longer text than there can be")
 	case !isPlain(line[0], n.epoch, n.servers, n.low):
 		r.flaw = errors.New("letters that need quoting")
 	case n.seen < 0 || n.seen > locks.MaxNumber:
@@ -254,7 +254,7 @@ func (v *view) readName(r *row, line []string) {
 	case !v.isQuarantine(n.quarantine):
 		r.flaw = fmt.Errorf("quiet %d", n.quarantine)
 	}
-	v.isValid(r)
+	v.isValid(&r)
 }
 
 // short reports whether so many of the waiters that were read are overdue that more must be
