@@ -279,7 +279,7 @@ func (w *waiter) ignores(sig syscall.Signal) bool {
 // it did is known when the attempt has ended, which takes a moment on a busy machine.
 func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	limit := leaveLimit
-	if sig == unix.SIGTERM && w.leases() == nil {
+	if a := w.Store.Abilities(); sig == unix.SIGTERM && a.Queue != nil && a.Leases == nil {
 		limit = releaseLimit
 	}
 	if evicted := w.leave(limit); evicted != nil && sig == unix.SIGTERM {

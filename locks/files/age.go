@@ -26,7 +26,7 @@ func (d *directory) ageOf(o *observedEntry) (age time.Duration, known bool) {
 	if o.sameClock {
 		afterLast = max(o.at.Sub(last.sent), 0)
 	}
-	return beforeLast + afterLast, true
+	return beforeLast + min(afterLast, math.MaxInt64-beforeLast), true
 }
 
 // unusedFor is how long before now the owner of an entry wrote its record, by the clock of the file

@@ -103,7 +103,7 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		a.Verdict, a.Place, a.Replaced = queue.Queued, place, show(r.Replaced)
 		a.Nap = e.nap(r, place, turns)
 		if len(r.removed) > 0 || waited { // perhaps those behind the dead are dead too
-			a.Nap = queue.Soon()
+			a.Nap = queue.Soon(e.member.ttl)
 		}
 		return a, nil
 	}

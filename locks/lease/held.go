@@ -33,7 +33,10 @@ func newLease(store string, e Entry, a Answer, sent locks.Instant) *Lease {
 // Attach implements locks.Leases. The first renewal tells what is not known yet, as the
 // TTL, slots and fence.
 func (s *Engine) Attach(ref locks.Ref) locks.Lease {
-	return &Lease{store: s.url, entry: s.entryOf(ref, ""), grant: locks.Grant{Ref: ref}}
+	return &Lease{
+		store: s.url, entry: s.entryOf(ref, ""), grant: locks.Grant{Ref: ref},
+		term: locks.Term{TTL: DefaultTTL}, // it ended long ago: only a renewal tells when it ends
+	}
 }
 
 // Grant implements locks.Lease.

@@ -113,6 +113,9 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 // Evict implements locks.Queue. It reads the table once, because a file may have thousands of
 // entries.
 func (s *Store) Evict(ctx context.Context, refs []locks.Ref, by string) []error {
+	if len(refs) == 0 {
+		return nil
+	}
 	results := make([]error, len(refs))
 	victims := make([]*victim, len(refs))
 	indexOf := map[locks.ID]int{}

@@ -22,7 +22,7 @@ import (
 const (
 	pageSize   = 4096
 	recordSize = 1024
-	format     = 3
+	format     = 2
 	maxRecords = 1 << 14      // others may fill a file, and it must fit into the memory of its readers
 	firstSize  = 2 * pageSize // the file is written up to here at the start, so that later runs need no disk space
 

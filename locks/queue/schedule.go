@@ -67,6 +67,7 @@ type Waiter struct {
 // Nap is how a waiter passes the time until it asks again.
 type Nap struct {
 	For             time.Duration // then it asks in any case
+	Overdue         time.Duration // after so long without a question others may take it for dead
 	KeepsConnection bool
 	Peek            Peek // how it looks meanwhile whether the queue has moved; the zero one: it does not
 }
@@ -87,16 +88,18 @@ const soon = time.Millisecond
 
 // Soon is the nap of a waiter that asks again at once, after a step that changed more than its
 // answer tells.
-func Soon() Nap { return Nap{For: soon, KeepsConnection: true} }
+func Soon(ttl time.Duration) Nap {
+	return Nap{For: soon, Overdue: soon + AskEvery(ttl), KeepsConnection: true}
+}
 
 // AfterStep is the nap of a waiter after a step that has left it in the queue. The view is that of
 // the step.
 func (a Abilities) AfterStep(v *View, w Waiter) Nap {
 	if w.IsDue {
-		return Soon()
+		return Soon(w.TTL)
 	}
 	limit := AskEvery(w.TTL)
-	for _, event := range nextEvents(v, w.Place-1, w.Fits) {
+	for _, event := range a.nextEvents(v, w) {
 		if event > 0 {
 			limit = min(limit, min(limit, event)+time.Millisecond)
 		}
@@ -104,7 +107,9 @@ func (a Abilities) AfterStep(v *View, w Waiter) Nap {
 	if !w.IsWoken {
 		limit = min(limit, a.pause(w))
 	}
-	return a.nap(w, limit)
+	n := a.nap(w, limit)
+	n.Overdue = limit + AskEvery(w.TTL)
+	return n
 }
 
 // AfterLook is the nap of a waiter that has prolonged its place, for a whole TTL, without a step.
@@ -116,20 +121,25 @@ func (a Abilities) AfterLook(overdue time.Duration, w Waiter) Nap {
 	}
 	// If those in front have died, not all the others come at once.
 	limit = min(limit, min(limit, overdue)+time.Duration(w.Place)*time.Millisecond)
-	return a.nap(w, limit)
+	n := a.nap(w, limit)
+	n.Overdue = w.TTL
+	return n
 }
 
 // nextEvents are the times until something can change for a waiter without a word from anybody. Those
-// that are not positive do not count.
-func nextEvents(v *View, ahead int, fits bool) (events []time.Duration) {
+// that are not positive do not count. Who observes others looks often enough without them.
+func (a Abilities) nextEvents(v *View, w Waiter) (events []time.Duration) {
+	if a.Observes {
+		return nil
+	}
 	var overdue time.Duration
-	for i := range v.Waiters[:min(ahead, len(v.Waiters))] {
+	for i := range v.Waiters[:min(w.Place-1, len(v.Waiters))] {
 		overdue = max(overdue, v.Waiters[i].Left)
 	}
 	switch {
 	case overdue > 0: // then it is the first: all before it may have died
 		return append(events, overdue)
-	case fits:
+	case w.Fits:
 		return append(events, v.QuarantineLeft)
 	}
 	for i := range v.Holders {

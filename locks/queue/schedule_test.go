@@ -66,8 +66,30 @@ func TestNapAfterStep(t *testing.T) {
 // A waiter that the step has found to be due asks at once, and keeps its connection for that.
 func TestDueAsksAtOnce(t *testing.T) {
 	nap := database.AfterStep(&queue.View{}, queue.Waiter{Place: 1, TTL: 60 * sec, IsDue: true})
-	if nap != queue.Soon() || nap.For > 10*ms || !nap.KeepsConnection {
+	if nap != queue.Soon(60*sec) || nap.For > 10*ms || !nap.KeepsConnection {
 		t.Errorf("it sleeps %+v", nap)
+	}
+}
+
+// A waiter is overdue when it has missed its last moment to ask by a third of its TTL. That it looks
+// sooner, because a wake-up may be lost, does not shorten that.
+func TestOverdue(t *testing.T) {
+	for place, want := range map[int]time.Duration{1: 40 * sec, 50: 20*sec + 390*ms} {
+		w := queue.Waiter{Place: place, Turns: place, TTL: 60 * sec, IsWoken: place == 1}
+		if got := database.AfterStep(&queue.View{}, w).Overdue; got != want {
+			t.Errorf("in place %d it is overdue after %v, want %v", place, got, want)
+		}
+	}
+	if got := database.AfterLook(60*sec, queue.Waiter{Place: 9, TTL: 60 * sec, IsWoken: true}).Overdue; got != 60*sec {
+		t.Errorf("after a look at its place it is overdue after %v, want its TTL", got)
+	}
+}
+
+// Who observes others does not look for the end of a hold besides: all would come at once.
+func TestObserversDoNotComeAtOnce(t *testing.T) {
+	v := queue.View{Holders: []queue.Entry{{ID: "h", HoldLeft: 100 * ms}}}
+	if got := shared.AfterStep(&v, queue.Waiter{Place: 30, Turns: 30, TTL: 60 * sec}).For; got != 1*sec {
+		t.Errorf("it looks after %v", got)
 	}
 }
 

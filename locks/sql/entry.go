@@ -53,7 +53,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		e.Step, e.Entry = step, e.row.Entry
 		limit := lease.AttemptLimit(e.row.ttl)
 		if e.isNew() {
-			limit = max(limit, lease.NewcomerAttempt)
+			limit = max(limit, e.store.target.newcomerAttempt())
 		}
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()

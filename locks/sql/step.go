@@ -69,7 +69,7 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 		a.Nap = s.abilities().AfterStep(&seen, w)
 	}
 	a.Holders, a.Replaced = t.show(d.Holders), t.show(d.Replaced) // as they were
-	t.apply(&d, a.Nap.For)
+	t.apply(&d, a.Nap.Overdue)
 	t.own, t.again = t.rows[d.Entry.ID], d.Again
 	return t, nil
 }
@@ -188,8 +188,8 @@ func (t *step) entry(r *row) queue.Entry {
 	return e
 }
 
-// apply writes a decision. pause is after what time a waiter in question asks again.
-func (t *step) apply(d *queue.Decision, pause time.Duration) {
+// apply writes a decision. overdue is after what time the entry in question counts as dead if it waits.
+func (t *step) apply(d *queue.Decision, overdue time.Duration) {
 	dialect := &t.store.dialect
 	told := d.Told
 	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && d.Verdict == queue.Released &&
@@ -210,7 +210,7 @@ func (t *step) apply(d *queue.Decision, pause time.Duration) {
 	}
 	offered := false
 	for _, e := range d.Put {
-		r, old := t.row(e, d, pause), t.rows[e.ID]
+		r, old := t.row(e, d, overdue), t.rows[e.ID]
 		t.save(&r, old)
 		waited, waits := old != nil && old.State == queue.Waiting, e.State == queue.Waiting
 		last := t.q.isNew() && d.Place > t.v.waiters
@@ -236,7 +236,7 @@ func (t *step) apply(d *queue.Decision, pause time.Duration) {
 }
 
 // row is what is written for an entry.
-func (t *step) row(e queue.Entry, d *queue.Decision, pause time.Duration) row {
+func (t *step) row(e queue.Entry, d *queue.Decision, overdue time.Duration) row {
 	was, r := queue.State(0), t.q.row
 	if old := t.rows[e.ID]; old != nil {
 		was, r = old.State, *old
@@ -249,7 +249,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, pause time.Duration) row {
 			r.due, r.conn = t.v.now, 0
 			break
 		}
-		r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(pause+queue.AskEvery(r.ttl)), 0
+		r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(overdue), 0
 		r.login = t.v.login
 		if was == 0 && r.since == 0 {
 			r.since = t.v.now

@@ -56,13 +56,22 @@ func parse(address string, d Dialect) (*Target, error) {
 	if err := t.place(u, d); err != nil {
 		return nil, err
 	}
-	if len(t.hosts) > 1 {
-		t.connectTimeout = min(t.connectTimeout, lease.ShortAttempt)
+	if t.connectTimeout == lease.NewcomerAttempt { // the URL says nothing
+		t.connectTimeout = t.newcomerAttempt()
 	}
 	if t.TLS && t.Socket != "" {
 		return nil, errors.New("options tls, sslmode and ssl-mode: not on a socket")
 	}
 	return t, t.Check("tls=on")
+}
+
+// newcomerAttempt limits an attempt of who is not in the queue yet. Where there are several hosts, another
+// one may answer sooner.
+func (t *Target) newcomerAttempt() time.Duration {
+	if len(t.hosts) > 1 {
+		return lease.ShortAttempt
+	}
+	return lease.NewcomerAttempt
 }
 
 // place reads hosts and path. Without a user it is the one that golock runs as, like the

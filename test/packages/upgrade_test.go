@@ -54,7 +54,7 @@ type upgrade struct {
 // command is a run of the golock that is installed now.
 func (u *upgrade) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(u.golock, args...)
-	cmd.Env = append(os.Environ(), "GOLOCK_WAIT=1m")
+	cmd.Env = append(os.Environ(), "GOLOCK_WAIT=10m")
 	return cmd
 }
 

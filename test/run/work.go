@@ -12,8 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golock/test/testkit"
 )
 
 // work is the tests of one package in one pass.
@@ -86,9 +84,9 @@ func (p pass) compile(ctx context.Context, dir string, packages []string) (todo 
 	}), nil
 }
 
-// atATime is how many packages are tested at a time: one more where each runs few tests at a time
-// (testkit.Parallel), which then often all wait.
-func atATime() int { return 2 + min(testkit.Slowness(), 1) }
+// atATime is how many packages are tested at a time. More would not be quicker on two processors, and
+// tests that wait for a server's answer would wait too long.
+const atATime = 2
 
 // perform does all of it. A package is never tested twice at the same time: some choose ports.
 func perform(ctx context.Context, todo []work, converter string, env []string, r *results) {
@@ -108,7 +106,7 @@ func perform(ctx context.Context, todo []work, converter string, env []string, r
 		running[w.path] = true
 		return w, true
 	}
-	for range atATime() {
+	for range atATime {
 		workers.Go(func() {
 			for w, found := next(""); found; w, found = next(w.path) {
 				r.add(w.pass.name+" "+w.path, w.run(ctx, converter, env, r))
