@@ -19,7 +19,8 @@ const DefaultTTL = 30 * time.Second
 // ListLimit bounds a question about many entries.
 const ListLimit = 10 * time.Second
 
-// Engine is embedded by a store: the methods of locks.LeaseStore that begin with one entry.
+// Engine is embedded by a store: the methods of locks.Store, locks.Queue and locks.Leases that
+// concern one entry.
 type Engine struct {
 	url      string
 	newEntry func(locks.Request) Entry
