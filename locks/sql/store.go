@@ -3,8 +3,9 @@
 // packages below it.
 //
 // Every step is one transaction that locks the name's own row, reads (view.go),
-// decides (step.go, with package queue), writes and commits. No lock of the
-// server's lives longer than that: a killed connection, a pooler or a time limit
+// decides (step.go, with package queue), writes and commits. Only a newcomer that a
+// crowd keeps out reads without the lock (session.turnedAway). No lock of the
+// server's outlives a transaction: a killed connection, a pooler or a time limit
 // of the server's neither loses a slot nor gives it twice. It promises strict
 // order, exclusion among leases that are renewed in time, and that no repeated or
 // lost message makes a second entry or loses one.
