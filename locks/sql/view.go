@@ -121,7 +121,7 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 	statements = []string{
 		"SELECT format,LEFT(servers,1609),quiet,made," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
 		"SELECT " + nameColumns + of + " AND entry_id=''",
-		"SELECT " + selectedMany + of + " AND state IN ('H','O','E')",
+		"SELECT " + selectedMany + of + " AND state IN ('N','H','O','E') AND entry_id<>''", // N: somebody has changed it
 		// From low on: the index may still have many removed rows before it.
 		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),

@@ -33,8 +33,9 @@ var (
 	forARM   = &kind{name: "arm", env: []string{"CGO_ENABLED=0", "GOARCH=arm", "GOARM=6"}, emulator: "qemu-arm-static"}
 )
 
-// Tests that try everything, one after the other: the race detector would find nothing, slowly.
-const exhaustive = "^TestEvery(Schedule|PathOfALease)$"
+// Tests that try everything, one after the other, or have ten thousand of something: the race detector
+// would find nothing, slowly.
+const exhaustive = "^TestEvery(Schedule|PathOfALease)$|^TestLongCommands$"
 
 // The conformance suite has two parts. In the histories, goroutines of the test share the engine's
 // state: the race detector watches them. All else is asked of processes, which are the test binary
