@@ -234,14 +234,15 @@ func TestBehindDeadWaiter(t *testing.T) {
 func TestLongQueueIsCounted(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		const holding, living, dead = 22, 22, 3
+		long := TTL(10 * time.Minute) // on a busy machine all of this takes more than a usual TTL
 		b := f.fresh(t)
 		s := b.store(t, "waiters=0")
 		var last locks.Lease
 		for range holding {
-			last = Take(t, s, "n", Limit(holding))
+			last = Take(t, s, "n", Limit(holding), long)
 		}
 		for range living {
-			Queue(t, s, "n")
+			Queue(t, s, "n", long)
 		}
 		if busy := Refused(t, s, "n"); len(busy.Holders) != holding || busy.Waiters != living {
 			t.Errorf("busy: %d holders and %d waiters, want %d and %d", len(busy.Holders), busy.Waiters, holding, living)
