@@ -41,7 +41,7 @@ deps: ## Debian's packages that tests and benchmarks use, if missing
 	.ci/deps
 
 # Compiled as the programs and tests are: a cold cache is filled once.
-test: deps ## everything, on real servers; ten minutes
+test: deps ## everything, on real servers; 5 to 20 minutes
 	@mkdir -p bin && CGO_ENABLED=0 $(GO) build -trimpath -o bin/test-run ./test/run
 	@bin/test-run
 
