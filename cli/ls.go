@@ -112,7 +112,10 @@ func (l *lister) once() error {
 	} else if failed == nil {
 		l.out.Say("nothing holds or waits in " + l.where)
 	}
-	return cmp.Or(printOut(text), failed)
+	if err := printOut(text); err != nil {
+		return err
+	}
+	return failed
 }
 
 // allUsersLimit bounds the time for the directories of all users together.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -143,8 +142,11 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 	if noStore == nil && (isPlain(store) || locks.CheckName(v.Text("name")) == nil) {
 		readName(v, run)
 	}
-	if err := cmp.Or(configureLog(out, v), noStore); err != nil {
+	if err := configureLog(out, v); err != nil {
 		return nil, nil, err
+	}
+	if noStore != nil {
+		return nil, nil, noStore
 	}
 	if address.exposed != "" {
 		out.Warn(address.exposed + " has the store's password, and other users can read it")

@@ -355,7 +355,9 @@ func TestTurnedAwayLocksNothing(t *testing.T) {
 		})
 		crowd := b.behind(t, proxy)
 		for i, change := range []Change{NoWait, MaxQueue(0)} {
-			_, err := crowd.Join(background, NewRequest(t, "n", change))
+			ctx, cancel := context.WithTimeout(background, testkit.Patience)
+			_, err := crowd.Join(ctx, NewRequest(t, "n", change))
+			cancel()
 			if busy, isBusy := errors.AsType[*locks.BusyError](err); !isBusy || len(busy.Holders) != 1 || locked.Load() != int32(i+1) {
 				t.Errorf("Join = %v after %d attempts to lock the row", err, locked.Load())
 			}
