@@ -118,7 +118,13 @@ const alwaysRefusedScript = `
 	$refused $GOLOCK run --name $LOCK -- sh -c 'exit 7' 2>end; echo end $?
 	began=$(date +%s%3N)
 	$refused $GOLOCK run --name $LOCK --kill-after 5 -- sh -c 'echo >started; exec sleep 1000' 2>term & pid=$!
-	until [ -s started ] || [ -s term ] || ! kill -0 $pid; do sleep .1; done 2>/dev/null
+	# Who has said something has five seconds to end: TERM would replace its code.
+	for i in $(seq 600); do
+		[ ! -s started ] && kill -0 $pid || break
+		[ ! -s term ] || said=$((said + 1))
+		[ "${said:-0}" -lt 50 ] || break
+		sleep .1
+	done 2>/dev/null
 	if [ -s started ]; then $GOLOCK run --name $LOCK -n -- true 2>/dev/null; echo busy $?; fi
 	kill -TERM $pid 2>/dev/null
 	wait $pid; echo term $?

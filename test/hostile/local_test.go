@@ -166,10 +166,13 @@ func TestManyHolds(t *testing.T) {
 	}
 	_, err = f.WriteAt(all, 0)
 	testkit.Must(t, err)
+	// Some 30 MiB live at once; when the collector runs decides how much more there is. Without a bound,
+	// four times as many holds took 1.6 GB.
+	const mostPeak = 128 << 10 // KiB
 	for _, args := range [][]string{{"ls", "--json"}, {"ls", "x"}, {"run", "--name", "x", "-n", "--", "true"}, {"clean", "x"}, {"break", "x"}} {
 		r, peak := measured(t, s, victim, args...)
 		judge(t, fmt.Sprint("many holds: ", args), r)
-		if peak > 64<<10 || r.CPU > 10*time.Second {
+		if peak > mostPeak || r.CPU > 10*time.Second {
 			t.Errorf("many holds: %v: %v of work, %d KiB", args, r.CPU, peak)
 		}
 	}
