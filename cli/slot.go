@@ -221,8 +221,9 @@ func refuseLacking(v *config.Values, store locks.KnownStore, out *term.Printer, 
 // is meant for other runs, and is dropped.
 func refuse(v *config.Values, out *term.Printer, lack string, keys ...string) {
 	for _, key := range keys {
-		switch source, given := v.Given(key); {
-		case !given:
+		source, isGiven := v.Given(key)
+		switch {
+		case !isGiven:
 		case source.FromFlag():
 			v.Fail(key, "%s", lack)
 		default:

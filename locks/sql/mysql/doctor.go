@@ -26,7 +26,23 @@ func examine(ctx context.Context, x *sql.Examination) {
 		x.Version("MySQL ", version, "5.7")
 	}
 	isOn := func(name string) bool { return set[name] == "ON" || set[name] == "1" }
-	number := func(name string) int { n, _ := strconv.Atoi(set[name]); return n }
+	examineServer(x, set, isOn)
+	if isOn("log_bin") && !isOn("wsrep_on") {
+		replicas(ctx, x, set, isOn("rpl_semi_sync_master_enabled") || isOn("rpl_semi_sync_source_enabled"))
+	}
+	x.Judge("Galera", locks.Row{
+		When: isOn("wsrep_on"), Level: locks.Note,
+		What: "the server is a node of a cluster",
+		Why: "a node that answers for the first time counts as a server that has just come back, " +
+			"and nothing is granted for the quarantine",
+		Fix: "name one node in the URL, the others after it only for when that fails",
+	})
+	examineEngine(ctx, x)
+	examineConnections(x, set)
+}
+
+// examineServer examines what a crash of the server leaves, and whether it takes writes.
+func examineServer(x *sql.Examination, set map[string]string, isOn func(string) bool) {
 	flush, isLocked := set[flushSetting], isOn("super_read_only") || isOn("innodb_read_only")
 	const readOnly = "the server is read-only, perhaps a replica"
 	x.Judge(flushSetting,
@@ -48,7 +64,7 @@ func examine(ctx context.Context, x *sql.Examination) {
 			Why: "no slot can be had there, unless this user may write all the same", Fix: "name the primary server",
 		},
 	)
-	hasBinlog, isGalera := isOn("log_bin"), isOn("wsrep_on")
+	hasBinlog := isOn("log_bin")
 	x.Judge("binlog_format", locks.Row{
 		When: hasBinlog && set["binlog_format"] == "STATEMENT", Level: locks.Problem,
 		What: "is STATEMENT",
@@ -61,17 +77,11 @@ func examine(ctx context.Context, x *sql.Examination) {
 		Why:  "a crash of the machine can undo what was committed last, or leave replicas without it",
 		Fix:  setGlobal("sync_binlog=1"),
 	})
-	if hasBinlog && !isGalera {
-		replicas(ctx, x, set, isOn("rpl_semi_sync_master_enabled") || isOn("rpl_semi_sync_source_enabled"))
-	}
-	x.Judge("Galera", locks.Row{
-		When: isGalera, Level: locks.Note,
-		What: "the server is a node of a cluster",
-		Why: "a node that answers for the first time counts as a server that has just come back, " +
-			"and nothing is granted for the quarantine",
-		Fix: "name one node in the URL, the others after it only for when that fails",
-	})
-	examineEngine(ctx, x)
+}
+
+// examineConnections examines how many connections the server allows.
+func examineConnections(x *sql.Examination, set map[string]string) {
+	number := func(name string) int { n, _ := strconv.Atoi(set[name]); return n }
 	x.Room(number("max_connections"), number("threads_connected"))
 	ofUser := number("max_user_connections")
 	x.Judge("max_user_connections", locks.Row{
