@@ -27,13 +27,16 @@ func main() {
 }
 
 // run does the work of the process and returns how it ends. golock starts itself under other names: as
-// the watchdog of a command, as the holder process of golock acquire, and as a child of golock check.
+// the watchdog of a command, as the releaser of a dead golock's slot, as the holder process of golock
+// acquire, and as a child of golock check.
 func run(argv []string) cli.Exit {
 	switch {
 	case len(argv) == 0:
 		return cli.Main(nil)
 	case argv[0] == runner.WatchdogName:
 		return cli.Watchdog(argv)
+	case argv[0] == runner.ReleaserName:
+		return cli.Releaser(argv)
 	case argv[0] == cli.HolderName:
 		return cli.Holder()
 	case len(argv) > 1 && argv[1] == check.ChildName:

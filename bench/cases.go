@@ -81,6 +81,10 @@ func localExperiments() []experiment {
 }
 
 func serverExperiments() []experiment {
+	return slices.Concat(waitingExperiments(), handOffExperiments(), burstExperiments())
+}
+
+func waitingExperiments() []experiment {
 	return []experiment{
 		{
 			Name: "waiting", Metrics: waitingMetrics,
@@ -104,6 +108,11 @@ func serverExperiments() []experiment {
 			rounds: 120, measure: measureStart, rows: append(tools("golock"), acrossMachines...),
 			bars: []bar{{metric: "wall", of: "golock redis", against: "golock", limit: 2.5, unit: "ms"}},
 		},
+	}
+}
+
+func handOffExperiments() []experiment {
+	return []experiment{
 		{
 			Name: "server-handoff-1", Base: "golock",
 			Metrics: handOffMetrics[:2], Title: shared, Column: "hand-off, 1 waiting",
@@ -131,6 +140,11 @@ func serverExperiments() []experiment {
 				{metric: "inversions", of: "golock postgres", worst: true},
 			},
 		},
+	}
+}
+
+func burstExperiments() []experiment {
+	return []experiment{
 		{
 			Name: "server-burst", Base: "golock",
 			Metrics: burstMetrics, Title: shared, Column: "burst of 50",

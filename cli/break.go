@@ -88,12 +88,12 @@ func (c *breakCommand) run(out *term.Printer) error {
 	case !c.Name.given():
 		return usageError{errors.New("missing NAME or --id; see golock break --help")}
 	}
-	if isPlain(store) {
+	if store.IsPlain {
 		return v.Errorf("store", "%s cannot take a slot back: end the process that has it", store.URL())
 	}
 	host, _ := os.Hostname()
 	by := fmt.Sprintf("user %s (golock break, pid %d on %s)", term.UserName(os.Geteuid()), os.Getpid(), host)
-	b := &eviction{breakCommand: c, ref: ref, olderThan: olderThan, store: store, queue: store.Abilities().Queue, out: out, by: by}
+	b := &eviction{breakCommand: c, ref: ref, olderThan: olderThan, store: store, queue: store.Can.Queue, out: out, by: by}
 	err = b.do()
 	if b.gone.Len() == 0 && err == nil {
 		b.gone.WriteString("nothing to evict\n")
@@ -108,7 +108,7 @@ type eviction struct {
 	*breakCommand
 	ref       locks.Ref // of one entry, if there is no name
 	olderThan time.Duration
-	store     locks.Store
+	store     locks.KnownStore
 	queue     locks.Queue // of store
 	out       *term.Printer
 	by        string          // what evicted runs print
@@ -198,7 +198,7 @@ func withInvalid(all []locks.Entry, invalid []locks.InvalidEntry) []locks.Entry 
 // markAll marks entries as evicted, and gives the result for each: at once where the store can, else
 // one after the other as they are asked for.
 func (b *eviction) markAll(entries []locks.Entry) (result func(i int) error) {
-	if len(entries) == 0 || !b.store.Abilities().EvictsTogether {
+	if len(entries) == 0 || !b.store.Can.EvictsTogether {
 		return func(i int) error { return b.mark(entries[i].Ref, evictLimit) }
 	}
 	refs := make([]locks.Ref, len(entries))

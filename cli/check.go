@@ -215,12 +215,12 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err
 	return func(reached bool) {
 		defer store.Close()
 		file.Close() // the runs have read it; a file that nobody refers to would be closed before
-		if isPlain(store) {
+		if store.IsPlain {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), tidyLimit)
 		defer cancel()
-		if err := store.Abilities().Queue.Forget(ctx, name); err != nil && reached {
+		if err := store.Can.Queue.Forget(ctx, name); err != nil && reached {
 			t.out.Warn("what is left of the lock could not be removed", "name", name, "error", err)
 		}
 	}, nil

@@ -48,11 +48,11 @@ func (c *cleanCommand) run(out *term.Printer) error {
 	}
 	out.Quiet = c.Quiet.on()
 	warn(out, v)
-	if isPlain(store) {
+	if store.IsPlain {
 		return usageError{fmt.Errorf("nothing is ever left in the store %s", store.URL())}
 	}
 	text := ""
-	removed, err := store.Abilities().Queue.Sweep(context.Background(), c.Name.text(), olderThan)
+	removed, err := store.Can.Queue.Sweep(context.Background(), c.Name.text(), olderThan)
 	if err == nil || removed > 0 {
 		text = fmt.Sprintf("%d removed from %s\n", removed, store.URL())
 	}

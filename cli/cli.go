@@ -98,7 +98,19 @@ func asksForJSON(args []string) bool {
 // Watchdog is golock as the watchdog of a command (see runner.Watchdog).
 func Watchdog(argv []string) Exit {
 	return recovered(func(*term.Printer) error {
-		if err := runner.Watchdog(argv, open.Store); err == runner.ErrNotSpawned {
+		err := runner.Watchdog(argv, open.Store)
+		if err == runner.ErrNotSpawned {
+			return usageError{err}
+		}
+		return nil // nobody is left to be told
+	})
+}
+
+// Releaser is golock as the process that releases the slot of a dead golock (see runner.Releaser).
+func Releaser(argv []string) Exit {
+	return recovered(func(*term.Printer) error {
+		err := runner.Releaser(argv, open.Store)
+		if err == runner.ErrNoReleaser {
 			return usageError{err}
 		}
 		return nil // nobody is left to be told

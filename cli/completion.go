@@ -123,8 +123,9 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 			return valuesOf(f.Value, name+"=", given)
 		}
 	}
-	switch _, named := given["name"]; {
-	case strings.HasPrefix(current, "-"), runs && current == "" && !named, len(c.Positional) == 0:
+	_, isNamed := given["name"]
+	switch {
+	case strings.HasPrefix(current, "-"), runs && current == "" && !isNamed, len(c.Positional) == 0:
 		for _, f := range append(flagsOf(c), app.HelpFlag) {
 			_, repeatable := f.Target.Addr().Interface().(*listFlag)
 			if _, used := given[f.Name]; !used || repeatable {

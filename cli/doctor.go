@@ -67,8 +67,7 @@ func (c *doctorCommand) run(out *term.Printer) error {
 
 // diagnose collects findings and gives the exit code: that of the error if the
 // store could not be examined, else 1 if there is a problem.
-func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time.Duration) (found locks.Findings, code int) {
-	leased := hasLeases(store)
+func diagnose(ctx context.Context, v *config.Values, store locks.KnownStore, ttl time.Duration) (found locks.Findings, code int) {
 	found.OK("golock", buildText())
 	found.OK("store", store.URL()+", "+chosenBy(v))
 	for _, warning := range v.Warnings {
@@ -78,8 +77,8 @@ func diagnose(ctx context.Context, v *config.Values, store locks.Store, ttl time
 	for _, note := range v.Notes {
 		found.Add(locks.Note, "settings", note, "a setting that you do not expect makes another lock, or none", "")
 	}
-	found.Append(doctor.Examine(leased)...)
-	if leased {
+	found.Append(doctor.Examine(store.IsNetworked)...)
+	if store.IsNetworked {
 		examineSockets(&found)
 	}
 	more, err := store.Examine(ctx, ttl)

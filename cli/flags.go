@@ -176,7 +176,8 @@ func (p *fastParser) positional() bool {
 	if i < 0 {
 		return false
 	}
-	switch d := p.all[i]; {
+	d := p.all[i]
+	switch {
 	case d.rest != nil:
 		*d.rest, p.args = p.args, nil
 	case d.argument == nil || d.given() || p.args[0] == "--":

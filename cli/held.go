@@ -45,9 +45,8 @@ func (c *heldCommand) run(*term.Printer) error {
 	return err
 }
 
-// still asks for the slot that is named, else for that of the run around this process. The
-// URL in the environment has no secrets: it is enough for a store on kernel locks. For
-// others the golock of that run answers.
+// still asks for the slot that is named, or else for the slot of the run around this process. The
+// URL in the environment has no secrets, so it need not be enough to use a store on a server.
 func (c *heldCommand) still() error {
 	id := os.Getenv("GOLOCK_ID")
 	silent := &term.Printer{Quiet: true} // held prints nothing but why it cannot tell
@@ -71,23 +70,39 @@ func (c *heldCommand) still() error {
 	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
 	defer cancel()
 	url := os.Getenv("GOLOCK_LOCK_STORE")
-	store, err := open.Store(url)
 	if url == "" {
-		if err := askHolder(ctx, ref, held.Still); !errors.Is(err, held.ErrNobody) {
+		err := askHolder(ctx, ref, held.Still)
+		if !errors.Is(err, held.ErrNobody) {
 			return err
 		}
-		if _, store, err = resolveStore(c); err != nil {
+		_, store, err := resolveStore(c)
+		if err != nil {
 			return err
 		}
+		return askOfRun(ctx, ref, store)
 	}
-	if err != nil && err != open.ErrNotLinked {
+	store, err := open.Store(url)
+	switch {
+	case err == open.ErrNotLinked:
+		return askOfRun(ctx, ref, locks.KnownStore{IsNetworked: true})
+	case err != nil:
 		return &config.Error{Source: config.Source{Env: "GOLOCK_LOCK_STORE"}, Problem: err.Error()}
 	}
-	var abilities locks.Abilities
-	if store != nil && !hasLeases(store) { // else the golock of the run answers, or nobody
-		abilities = store.Abilities()
+	return askOfRun(ctx, ref, locks.Know(store))
+}
+
+// askOfRun asks whether the run around this process still has its slot. A local queue knows that
+// better than anybody. For other stores the golock of the run answers; if there is none, the slot is
+// lost.
+func askOfRun(ctx context.Context, ref locks.Ref, store locks.KnownStore) error {
+	if store.IsLocalQueue {
+		return locks.Holds(ctx, store.Can.Queue, ref)
 	}
-	return ask(ctx, ref, abilities, held.Still)
+	err := askHolder(ctx, ref, held.Still)
+	if err == held.ErrNobody {
+		return locks.ErrLost
+	}
+	return err
 }
 
 type releaseCommand struct{ entryFlags }
@@ -138,7 +153,7 @@ func (a *entryFlags) do(out *term.Printer, q held.Question) error {
 	warn(out, v)
 	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
 	defer cancel()
-	return ask(ctx, ref, store.Abilities(), q)
+	return ask(ctx, ref, store, q)
 }
 
 func parseID(text string) (locks.Ref, error) {
@@ -172,37 +187,36 @@ func errOfRun(ref locks.Ref) error {
 	return usageError{fmt.Errorf("%s is the slot of a run, which releases it itself when its command has ended", ref)}
 }
 
-// ask finds out whether a slot is held, and renews its lease, or it releases the slot: by
-// its holder or else by the store, as far as its abilities go.
-func ask(ctx context.Context, ref locks.Ref, store locks.Abilities, q held.Question) error {
-	hasQueue, hasLeases := store.Queue != nil, store.Leases != nil
-	if hasQueue && !hasLeases && q == held.Still { // nobody knows better than the store
-		return locks.Holds(ctx, store.Queue, ref)
+// ask finds out whether a slot is held, and renews its lease, or it releases the slot. It asks the
+// holder first, and then the store, as far as the store can tell.
+func ask(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Question) error {
+	if store.IsLocalQueue && q == held.Still {
+		return locks.Holds(ctx, store.Can.Queue, ref)
 	}
 	err := askHolder(ctx, ref, q)
 	if !errors.Is(err, held.ErrNobody) {
 		return err
 	}
 	switch {
-	case hasLeases && q == held.Still:
-		return store.Leases.Attach(ref).Confirm(ctx)
-	case hasLeases:
-		// The holder may be another user's or on another host. Of an entry that is
-		// gone the release knows more.
-		e, err := store.Queue.Find(ctx, ref)
+	case store.IsNetworked && q == held.Still:
+		return store.Can.Leases.Attach(ref).Confirm(ctx)
+	case store.IsNetworked:
+		// The holder may be another user's or on another host. If the entry is gone, the release knows
+		// more than this look.
+		e, err := store.Can.Queue.Find(ctx, ref)
 		if err != nil && !errors.Is(err, locks.ErrLost) {
 			return err
 		}
 		if e.Runs && !e.Ended {
 			return errOfRun(ref)
 		}
-		return store.Leases.Attach(ref).Release(ctx)
-	case hasQueue:
-		if err := locks.Holds(ctx, store.Queue, ref); err != nil {
+		return store.Can.Leases.Attach(ref).Release(ctx)
+	case store.IsLocalQueue:
+		if err := locks.Holds(ctx, store.Can.Queue, ref); err != nil {
 			return err
 		}
 		return usageError{fmt.Errorf("%s is held, but not by a golock acquire of this user: only its holder can release it", ref)}
-	case err != held.ErrNobody: // why nobody can be asked
+	case err != held.ErrNobody: // err says why a holder could not be asked
 		return err
 	}
 	return locks.ErrLost

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -150,14 +149,17 @@ func hold(out *term.Printer) error {
 // hold takes the slot and keeps it.
 func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 	store, err := open.Store(request.Address)
-	relay, failed := signals.NewRelay(false)
-	if err = cmp.Or(err, failed); err != nil {
+	if err != nil {
+		return runner.Outcome{Kind: runner.Refused, Err: err}
+	}
+	relay, err := signals.NewRelay(false)
+	if err != nil {
 		return runner.Outcome{Kind: runner.Refused, Err: err}
 	}
 	relay.Catch()
 	keep := &runner.Holder{
 		Run: &runner.Run{
-			Store: store, Address: request.Address, Request: request.Request,
+			Store: locks.Know(store), Address: request.Address, Request: request.Request,
 			Jitter: request.Jitter, Wait: request.Wait, Relay: relay, Sockets: socketDir,
 			Log: func(warn bool, message string, pairs ...any) {
 				m := holderMessage{Warn: warn, Log: message}

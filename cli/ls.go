@@ -60,13 +60,16 @@ func (c *lsCommand) run(out *term.Printer) error {
 	}
 	warn(out, v)
 	if c.AllUsers.on() {
-		l.stores, l.where = open.Locals(), "the directories of all users"
+		for _, store := range open.Locals() {
+			l.stores = append(l.stores, locks.Know(store))
+		}
+		l.where = "the directories of all users"
 	} else {
 		store, _, err := openStore(v)
 		if err != nil {
 			return err
 		}
-		l.stores, l.where = []locks.Store{store}, store.URL()
+		l.stores, l.where = []locks.KnownStore{store}, store.URL()
 	}
 	for _, store := range l.stores {
 		defer store.Close()
@@ -81,7 +84,7 @@ func (c *lsCommand) run(out *term.Printer) error {
 type lister struct {
 	*lsCommand
 	out      *term.Printer
-	stores   []locks.Store
+	stores   []locks.KnownStore
 	where    string // the store's URL
 	interval time.Duration
 
@@ -150,10 +153,10 @@ func (l *lister) list(ctx context.Context) (all []locks.Entry, failed error) {
 }
 
 // entriesOf asks one store, and notes the commands that run without their slot.
-func (l *lister) entriesOf(ctx context.Context, store locks.Store) ([]locks.Entry, error) {
+func (l *lister) entriesOf(ctx context.Context, store locks.KnownStore) ([]locks.Entry, error) {
 	entries, err := store.Entries(ctx, l.Name.text())
-	if list := store.Abilities().Unprotected; list != nil && err == nil {
-		unprotected, _ := list(ctx, l.Name.text()) // the entries could be read
+	if store.Can.Unprotected != nil && err == nil {
+		unprotected, _ := store.Can.Unprotected(ctx, l.Name.text()) // the entries could be read
 		l.unprotected = append(l.unprotected, unprotected...)
 	}
 	return entries, err

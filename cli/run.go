@@ -125,7 +125,7 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 	store, address, noStore := openStore(v)
 	user := ""
 	_, isRun := command.(*runCommand)
-	if noStore == nil && (hasLeases(store) || isRun && v.Text("report") != "") {
+	if noStore == nil && (store.IsNetworked || isRun && v.Text("report") != "") {
 		user = passwd.Name(os.Geteuid()) // once, and before signals are caught: a directory service may take seconds
 	}
 	terminal := runner.HasTerminal()
@@ -139,7 +139,7 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 	}
 	out.Request = &run.Request
 	// Before anything is printed: each line has name and ID. A wrong name is found later, among other mistakes.
-	if noStore == nil && (isPlain(store) || locks.CheckName(v.Text("name")) == nil) {
+	if noStore == nil && (store.IsPlain || locks.CheckName(v.Text("name")) == nil) {
 		readName(v, run)
 	}
 	if err := configureLog(out, v); err != nil {

@@ -67,7 +67,7 @@ func checkVariables(all []config.Setting) (foreign []string, err error) {
 }
 
 // resolveStore also opens the store.
-func resolveStore(command any) (v *config.Values, store locks.Store, err error) {
+func resolveStore(command any) (v *config.Values, store locks.KnownStore, err error) {
 	if v, err = resolve(command); err == nil {
 		store, _, err = openStore(v)
 	}
@@ -77,21 +77,21 @@ func resolveStore(command any) (v *config.Values, store locks.Store, err error) 
 // openStore opens the store that the settings name, unless one that was read before
 // is wrong. The lean program becomes the full one here if the store needs that: before
 // anything is printed or made, and before a run catches signals.
-func openStore(v *config.Values) (store locks.Store, a address, err error) {
+func openStore(v *config.Values) (store locks.KnownStore, a address, err error) {
 	if v.Err() != nil {
-		return nil, a, v.Err()
+		return store, a, v.Err()
 	}
 	if a, err = readAddress(v); err != nil {
-		return nil, a, err
+		return store, a, err
 	}
-	store, err = open.Store(a.url)
+	opened, err := open.Store(a.url)
 	switch {
 	case err == open.ErrNotLinked:
-		err = becomeFull("a store on a server needs")
+		return store, a, becomeFull("a store on a server needs")
 	case err != nil:
-		err = v.Errorf(a.key, "%v", err)
+		return store, a, v.Errorf(a.key, "%v", err)
 	}
-	return store, a, err
+	return locks.Know(opened), a, nil
 }
 
 // address is the URL of a store.

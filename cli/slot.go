@@ -41,13 +41,12 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 func readName(v *config.Values, run *runner.Run) {
 	name := v.Text("name")
 	_, given := v.Given("name")
-	plain := isPlain(run.Store)
 	switch {
 	case given:
 		if err := locks.CheckName(name); err != nil {
 			v.Fail("name", "%v", err)
 		}
-	case plain:
+	case run.Store.IsPlain:
 		name = run.Store.URL()
 	default:
 		v.Reject(errMissingName)
@@ -56,7 +55,7 @@ func readName(v *config.Values, run *runner.Run) {
 	if err != nil {
 		v.Reject(err)
 	}
-	if plain {
+	if run.Store.IsPlain {
 		ref.Key = locks.KeyOf(run.Store.URL())
 	}
 	run.Request = locks.Request{
@@ -64,20 +63,20 @@ func readName(v *config.Values, run *runner.Run) {
 		Within: runner.Enclosing(os.Getenv(runner.EnvHeld), ref.Key),
 		User:   run.User,
 	}
-	if !run.Store.Abilities().InheritorsKeep {
+	if !run.Store.Can.InheritorsKeep {
 		run.Request.Within = runner.OfAncestors(run.Request.Within, existingSocketDir)
 	}
 }
 
 // readClaim reads how many slots are wanted, of how many.
 func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
-	abilities := run.Store.Abilities()
-	if v.Bool("shared") && abilities.NoShared != "" {
-		refuse(v, out, "not on this store: "+abilities.NoShared, "shared")
+	can := run.Store.Can
+	if v.Bool("shared") && can.NoShared != "" {
+		refuse(v, out, "not on this store: "+can.NoShared, "shared")
 	}
 	shared, exclusive := v.Bool("shared"), v.Bool("exclusive")
-	most := cmp.Or(abilities.MaxUnits, math.MaxInt32)
-	limit := readUnits(v, "max", most, abilities.NoMax, out)
+	most := cmp.Or(can.MaxUnits, math.MaxInt32)
+	limit := readUnits(v, "max", most, can.NoMax, out)
 	_, hasMax := v.Given("max")
 	switch {
 	case shared && exclusive:
@@ -89,7 +88,7 @@ func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 	case shared:
 		limit = 0
 	}
-	weight := readUnits(v, "weight", most, abilities.NoWeight, out)
+	weight := readUnits(v, "weight", most, can.NoWeight, out)
 	if limit != 0 && weight > limit {
 		if from, _ := v.Given("weight"); !from.FromFlag() && hasMax { // the user has just typed the max
 			v.Fail("max", "%d has no room for the weight of %d (%v)", limit, weight, from)
@@ -165,7 +164,7 @@ func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 }
 
 // readTTL reads the lease time.
-func readTTL(v *config.Values, store locks.Store, out *term.Printer) time.Duration {
+func readTTL(v *config.Values, store locks.KnownStore, out *term.Printer) time.Duration {
 	refuseLacking(v, store, out, "ttl", "on-lost", "show-args")
 	ttl := v.Duration("ttl")
 	if ttl < leastTTL {
@@ -177,39 +176,32 @@ func readTTL(v *config.Values, store locks.Store, out *term.Printer) time.Durati
 	return ttl
 }
 
-// isPlain reports whether a store is one kernel lock: its URL is the name.
-func isPlain(store locks.Store) bool { return store.Abilities().Queue == nil }
-
-// hasLeases reports whether a store is networked: its grants expire, and others see what it publishes.
-func hasLeases(store locks.Store) bool { return store.Abilities().Leases != nil }
-
 // lackOf returns why a setting has no meaning on a store, or "" if it has one.
-func lackOf(store locks.Store, key string) string {
+func lackOf(store locks.KnownStore, key string) string {
 	url := store.URL()
-	plain, networked := isPlain(store), hasLeases(store)
 	switch key {
 	case "priority", "max-queue", "replace":
-		if plain {
+		if store.IsPlain {
 			return "the store " + url + " keeps no queue: the kernel decides who is next"
 		}
 	case "hold":
-		if plain {
+		if store.IsPlain {
 			return "the store " + url + " cannot keep a slot without a process"
 		}
 	case "ttl", "on-lost", "show-args":
-		if !networked {
+		if !store.IsNetworked {
 			return "has no meaning on the store " + url + ": a slot there is free when its holder ends"
 		}
 	case "exec", "close":
-		if networked {
+		if store.IsNetworked {
 			return "the store " + url + " has nothing that a command could inherit"
 		}
 	case "require-networked":
-		if !networked {
+		if !store.IsNetworked {
 			return "the store " + url + " excludes on one machine only"
 		}
 	case "for none":
-		if !networked {
+		if !store.IsNetworked {
 			return "on " + url + " a slot is held by a process"
 		}
 	}
@@ -217,7 +209,7 @@ func lackOf(store locks.Store, key string) string {
 }
 
 // refuseLacking refuses settings that have no meaning on the store.
-func refuseLacking(v *config.Values, store locks.Store, out *term.Printer, keys ...string) {
+func refuseLacking(v *config.Values, store locks.KnownStore, out *term.Printer, keys ...string) {
 	for _, key := range keys {
 		if lack := lackOf(store, key); lack != "" {
 			refuse(v, out, lack, key)
@@ -229,8 +221,9 @@ func refuseLacking(v *config.Values, store locks.Store, out *term.Printer, keys 
 // is meant for other runs, and is dropped.
 func refuse(v *config.Values, out *term.Printer, lack string, keys ...string) {
 	for _, key := range keys {
-		switch source, given := v.Given(key); {
-		case !given:
+		source, isGiven := v.Given(key)
+		switch {
+		case !isGiven:
 		case source.FromFlag():
 			v.Fail(key, "%s", lack)
 		default:

@@ -49,6 +49,29 @@ func (f *Findings) Append(found ...Finding) {
 	}
 }
 
+// Row is a row in the table of a subject: what may be read there, and what that means. The row of the
+// level OK is what is wanted.
+type Row struct {
+	When  bool // this was read
+	Level Level
+	What  string // what was read, for people
+	Why   string // why it matters, if it is not what is wanted
+	Fix   string // how to get what is wanted
+	Text  string // lines to copy for that
+}
+
+// Judge adds the first row that was read as the finding about a subject. If none was, there is nothing
+// to tell of the subject.
+func (f *Findings) Judge(subject string, table ...Row) (level Level) {
+	for _, row := range table {
+		if row.When {
+			f.Append(Finding{Level: row.Level, Subject: subject, What: row.What, Why: row.Why, Fix: row.Fix, Text: row.Text})
+			return row.Level
+		}
+	}
+	return OK
+}
+
 // TwoServers says what it means that grants do not wait for the server that may take over.
 const TwoServers = "two may run for as long as two servers accept writes: one that is cut off goes on granting and " +
 	"renewing beside the one that took over. GOLOCK_FENCE does not help then: each gives fences of its own"
@@ -117,30 +140,40 @@ func timeOfRenewal(ctx context.Context, l Lease) (time.Duration, error) {
 
 // rehearsed tells how a rehearsal went.
 func rehearsed(join, renew time.Duration, err error, ttl time.Duration) Finding {
-	f := Finding{Level: OK, Subject: "rehearsal"}
-	// An attempt to renew a lease is given up after this time.
-	limit := min(ttl/10, time.Second)
-	switch {
-	case err != nil:
-		f.Level, f.What = Problem, err.Error()
-		f.Why = "a run would fail at the same step"
-	case renew > limit:
-		f.Level, f.What = Problem, fmt.Sprintf("a renewal takes %v, and is given up after %v", short(renew), limit)
-		f.Why = "leases run out under commands that are running"
-		f.Fix = "a store that is nearer"
-		if renew < time.Second { // which no TTL makes longer
-			f.Fix = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * renew).Round(time.Second))
-		}
-	case renew > limit/4:
-		f.Level, f.What = Note, fmt.Sprintf("a renewal takes %v; with a TTL of %v one is given up after %v", short(renew), ttl, limit)
-		f.Why = "little is left for a bad moment of network or server"
-		f.Fix = "a longer --ttl, or a store that is nearer"
-	case renew > 0:
-		f.What = fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back", short(join), short(renew), renewals)
-	default:
-		f.What = fmt.Sprintf("a slot was taken (%v) and given back", short(join))
+	limit := min(ttl/10, time.Second) // an attempt to renew a lease is given up after this time
+	nearer := "a store that is nearer"
+	if renew < time.Second { // no TTL makes limit longer than a second
+		nearer = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * renew).Round(time.Second))
 	}
-	return f
+	var found Findings
+	found.Judge("rehearsal",
+		Row{
+			When: err != nil, Level: Problem,
+			What: fmt.Sprint(err),
+			Why:  "a run would fail at the same step",
+		},
+		Row{
+			When: renew > limit, Level: Problem,
+			What: fmt.Sprintf("a renewal takes %v, and is given up after %v", short(renew), limit),
+			Why:  "leases run out under commands that are running",
+			Fix:  nearer,
+		},
+		Row{
+			When: renew > limit/4, Level: Note,
+			What: fmt.Sprintf("a renewal takes %v; with a TTL of %v one is given up after %v", short(renew), ttl, limit),
+			Why:  "little is left for a bad moment of network or server",
+			Fix:  "a longer --ttl, or a store that is nearer",
+		},
+		Row{
+			When: renew > 0, Level: OK,
+			What: fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back", short(join), short(renew), renewals),
+		},
+		Row{
+			When: true, Level: OK,
+			What: fmt.Sprintf("a slot was taken (%v) and given back", short(join)),
+		},
+	)
+	return found[0]
 }
 
 // short is a duration in as many digits as mean something.

@@ -47,7 +47,7 @@ func testRun(t *testing.T, store locks.Store, argv ...string) *Run {
 	ref, err := locks.NewRef("n")
 	testkit.Must(t, err)
 	return &Run{
-		Store: store, Request: locks.Request{Ref: ref, Name: "n", Claim: locks.Claim{Weight: 1, Max: 1}}, Wait: 0,
+		Store: locks.Know(store), Request: locks.Request{Ref: ref, Name: "n", Claim: locks.Claim{Weight: 1, Max: 1}}, Wait: 0,
 		Argv: argv, Env: os.Environ(), Relay: testRelay, StopSignal: unix.SIGTERM, KillAfter: 10 * time.Second,
 		Rewrites: signals.Rewrites{}, Log: func(bool, string, ...any) {},
 	}

@@ -103,7 +103,7 @@ func (w *waiter) report() {
 func (w *waiter) mayLook() bool {
 	pause, place := max(lookPause, lookByCost*w.cost), w.place.Load()
 	if place > farPlace {
-		if w.leases() != nil {
+		if w.Store.IsNetworked {
 			return false
 		}
 		pause = max(pause, time.Duration(place)*lookByPlace)

@@ -50,7 +50,7 @@ func (s *shown) Entries(ctx context.Context, name string) ([]locks.Entry, error)
 // waitsAt is a run that waits for a lock of the store, at a place.
 func waitsAt(place int, store locks.Store, report func(*Waiting) time.Duration) *waiter {
 	w := &waiter{
-		Run:     &Run{Store: store, Request: locks.Request{Name: "n"}, Relay: testRelay, Waits: report, Log: func(bool, string, ...any) {}},
+		Run:     &Run{Store: locks.Know(store), Request: locks.Request{Name: "n"}, Relay: testRelay, Waits: report, Log: func(bool, string, ...any) {}},
 		attempt: &attempt{},
 	}
 	ticket := locks.Ticket(queuedTicket{})
@@ -133,7 +133,8 @@ func TestLookThatHangs(t *testing.T) {
 
 // A panic in a look is the run's.
 func TestLookThatPanics(t *testing.T) {
-	w := waitsAt(1, struct{ *shown }{}, func(*Waiting) time.Duration { return time.Nanosecond })
+	w := waitsAt(1, &shown{}, func(*Waiting) time.Duration { return time.Nanosecond })
+	w.Store.Store = nil // a call of its method panics
 	var err error
 	w.look()
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {

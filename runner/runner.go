@@ -25,7 +25,7 @@ import (
 // Run is one run of a command under a lock. Its fields are read only, except the request's Ref: after
 // leaving a queue a run joins it with a new ID.
 type Run struct {
-	Store   locks.Store
+	Store   locks.KnownStore
 	Address string        // its URL as it was given, for the watchdog
 	Request locks.Request // NoWait is set from Wait
 	Jitter  time.Duration // before the store is asked: a random time up to it
@@ -152,26 +152,22 @@ func (r *Run) prepare() *supervisor {
 	if r.NeedsWatchdog() {
 		s.watchdog = &watchdog{run: s, program: r.Watchdog, socket: -1}
 	}
-	if r.leases() != nil || r.Store.Abilities().Queue == nil { // else the store itself answers
+	if !r.Store.IsLocalQueue { // a local queue answers by itself
 		s.status = &statusServer{run: r}
 	}
 	return s
 }
 
-// leases is what the store can do if its grants expire; nil: they do not.
-func (r *Run) leases() locks.Leases { return r.Store.Abilities().Leases }
-
 // NeedsWatchdog reports whether a watchdog ends the command when the lease does.
-func (r *Run) NeedsWatchdog() bool { return r.leases() != nil && !r.OnlyWarn }
+func (r *Run) NeedsWatchdog() bool { return r.Store.IsNetworked && !r.OnlyWarn }
 
 // warn logs what makes the store's promises weaker, or waiting slower. It reports whether there was
 // anything.
 func (r *Run) warn(waiting bool) bool {
-	leases := r.leases()
-	if leases == nil {
+	if !r.Store.IsNetworked {
 		return false
 	}
-	warnings := leases.Warnings(waiting)
+	warnings := r.Store.Can.Leases.Warnings(waiting)
 	for _, warning := range warnings {
 		r.Log(true, warning)
 	}
@@ -342,8 +338,7 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 	if hold > 0 && unused && !failed(err) { // only a store with a queue has holds
 		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 		defer cancel()
-		queue := r.Store.Abilities().Queue
-		held = queue.Evict(ctx, []locks.Ref{lease.Grant().Ref}, "nothing was begun with it")[0]
+		held = r.Store.Can.Queue.Evict(ctx, []locks.Ref{lease.Grant().Ref}, "nothing was begun with it")[0]
 	}
 	return func() {
 		switch {

@@ -259,7 +259,7 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	switch {
 	case lease != nil, !cancelled, errors.As(err, new(*locks.OutageError)):
 		return w.received() // the slot was granted just in time
-	case w.queued.Load() == nil && w.leases() != nil:
+	case w.queued.Load() == nil && w.Store.IsNetworked:
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}
 	return nil, &Outcome{Kind: Busy, Err: w.whyBusy()}
@@ -279,7 +279,7 @@ func (w *waiter) ignores(sig syscall.Signal) bool {
 // it did is known when the attempt has ended, which takes a moment on a busy machine.
 func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 	limit := leaveLimit
-	if a := w.Store.Abilities(); sig == unix.SIGTERM && a.Queue != nil && a.Leases == nil {
+	if sig == unix.SIGTERM && w.Store.IsLocalQueue {
 		limit = releaseLimit
 	}
 	if evicted := w.leave(limit); evicted != nil && sig == unix.SIGTERM {

@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"context"
 	"errors"
 	"os"
 	"runtime"
@@ -13,7 +12,6 @@ import (
 	"golock/internal/entry"
 	"golock/internal/procfs"
 	"golock/internal/proctree"
-	"golock/internal/spawn"
 	"golock/locks"
 	"golock/signals"
 )
@@ -32,8 +30,7 @@ type watchdogProcess struct {
 	cmd    *command
 	group  int // the process group of the command; 0 if the command gets its own
 
-	store, lease  string // the lease to release
-	golockProgram int    // a descriptor of golock's program, which can release; -1 if there is none
+	lease heldByGolock // to be released if golock is killed
 
 	deadline  locks.Instant // 0 before the first deadline
 	pid       int           // the command; 0 before its start and after it was reaped
@@ -53,41 +50,7 @@ func Watchdog(args []string, open func(url string) (locks.Store, error)) error {
 		return err
 	}
 	w.run()
-	if w.store == "" {
-		return nil
-	}
-	ref, err := locks.ParseRef(w.lease)
-	if err != nil {
-		return err
-	}
-	store, err := open(w.store)
-	switch {
-	case err != nil && w.golockProgram >= 0:
-		return w.becomeGolock()
-	case err != nil:
-		return err
-	}
-	return store.Abilities().Leases.Attach(ref).Release(context.Background())
-}
-
-// becomeGolock executes golock's program as a watchdog whose golock is gone. This process is the
-// lean program, which has no clients of servers.
-func (w *watchdogProcess) becomeGolock() error {
-	pair, err := socketPair()
-	if err != nil {
-		return err
-	}
-	err = send(pair[0], msgLeaseRef, 0, w.store, w.lease)
-	unix.Close(pair[0])
-	if err == nil {
-		_, err = unix.FcntlInt(uintptr(pair[1]), unix.F_SETFD, 0)
-	}
-	if err == nil {
-		argv := []string{WatchdogName, strconv.Itoa(pair[1]), "0", "-1", "-"}
-		program := "/proc/self/fd/" + strconv.Itoa(w.golockProgram)
-		w.relay.AsCaller(func() { err = spawn.Exec(program, argv, entry.Environ()) })
-	}
-	return err
+	return w.lease.release(w.relay, open)
 }
 
 func newWatchdogProcess(args []string) (*watchdogProcess, error) {
@@ -107,8 +70,9 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 	unix.CloseOnExec(socket)
 	unix.CloseOnExec(program)
 	w := &watchdogProcess{
-		clock: locks.BootTime, socket: socket, golock: int(peer.Pid), group: group, golockProgram: program,
-		cmd: &command{argv: args[4:], env: entry.Environ()},
+		clock: locks.BootTime, socket: socket, golock: int(peer.Pid), group: group,
+		lease: heldByGolock{program: program},
+		cmd:   &command{argv: args[4:], env: entry.Environ()},
 	}
 	if w.relay, err = signals.NewRelay(false); err != nil {
 		return nil, err
@@ -119,11 +83,7 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 	if err := proctree.BecomeSubreaper(); err != nil {
 		return nil, err
 	}
-	// prctl(2) would name this thread, which need not be the first one
-	if fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
-		_, _ = unix.Write(fd, []byte(WatchdogName))
-		unix.Close(fd)
-	}
+	nameProcess(WatchdogName)
 	return w, nil
 }
 
@@ -178,7 +138,7 @@ func (w *watchdogProcess) obey() {
 		}
 		switch m.kind {
 		case msgLeaseRef:
-			w.store, w.lease = m.texts[0], m.texts[1]
+			w.lease.url, w.lease.id = m.texts[0], m.texts[1]
 		case msgStart:
 			w.deadline = locks.Instant(m.number)
 			w.start(m.texts)

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"unsafe"
@@ -36,39 +37,52 @@ func kernel(found *locks.Findings) {
 
 // procfs examines whether /proc shows all processes.
 func procfs(found *locks.Findings, proc string) {
-	if _, err := os.ReadFile(proc + "/self/stat"); err != nil {
-		what := "cannot be read: " + err.Error()
-		if errors.Is(err, fs.ErrNotExist) {
-			what = "is not mounted"
-		}
-		found.Add(locks.Problem, "/proc", what,
-			"golock finds descendants there: --tree and the end of a lease miss processes that left the command's group, and nobody notices that a held lock file was removed",
-			"mount -t proc proc /proc")
-		return
-	}
+	_, unreadable := os.ReadFile(proc + "/self/stat")
 	m, _ := locks.MountOf(proc) // a mount that is not found has no options
-	value, _ := m.Option("hidepid")
-	_, err := os.ReadFile(proc + "/1/stat") // root sees all processes, and so does a group that gid= names
-	switch {
-	case value == "" || value == "0" || value == "off":
-		found.OK("/proc", "is mounted and shows all processes")
-	case err == nil:
-		found.OK("/proc", "is mounted with hidepid="+value+", but shows this user all processes")
-	default:
-		found.Add(locks.Note, "/proc", "is mounted with hidepid="+value,
-			"processes of other users are hidden: golock cannot find a command of another user (sudo under golock); ls of flock, fcntl and bind does not name them",
-			"run golock as the user of its command, or mount /proc with gid= of a group of that user")
+	hidepid, _ := m.Option("hidepid")
+	_, hidden := os.ReadFile(proc + "/1/stat") // root sees all processes, and so does a group that gid= names
+	what := "is not mounted"
+	if unreadable != nil && !errors.Is(unreadable, fs.ErrNotExist) {
+		what = "cannot be read: " + unreadable.Error()
 	}
+	found.Judge("/proc",
+		locks.Row{
+			When: unreadable != nil, Level: locks.Problem,
+			What: what,
+			Why: "golock finds descendants there: --tree and the end of a lease miss processes that left the command's group, " +
+				"and nobody notices that a held lock file was removed",
+			Fix: "mount -t proc proc /proc",
+		},
+		locks.Row{
+			When: hidepid == "" || hidepid == "0" || hidepid == "off", Level: locks.OK,
+			What: "is mounted and shows all processes",
+		},
+		locks.Row{
+			When: hidden == nil, Level: locks.OK,
+			What: "is mounted with hidepid=" + hidepid + ", but shows this user all processes",
+		},
+		locks.Row{
+			When: true, Level: locks.Note,
+			What: "is mounted with hidepid=" + hidepid,
+			Why: "processes of other users are hidden: golock cannot find a command of another user (sudo under golock); " +
+				"ls of flock, fcntl and bind does not name them",
+			Fix: "run golock as the user of its command, or mount /proc with gid= of a group of that user",
+		},
+	)
 }
 
 func pidfds(found *locks.Findings) {
-	if call, err := pidfd.Refused(); err != nil {
-		found.Add(locks.Note, "pidfd", call+" is refused: "+err.Error(),
-			"golock sends signals by kill(2), after a look into /proc. golock acquire --for PID notices the end of the process up to a second late",
-			"Linux 5.3 or later, and a seccomp profile that allows pidfd_open and pidfd_send_signal")
-		return
-	}
-	found.OK("pidfd", "the end of a process can be watched")
+	call, err := pidfd.Refused()
+	found.Judge("pidfd",
+		locks.Row{
+			When: err != nil, Level: locks.Note,
+			What: fmt.Sprintf("%s is refused: %v", call, err),
+			Why: "golock sends signals by kill(2), after a look into /proc. golock acquire --for PID notices the end of the " +
+				"process up to a second late",
+			Fix: "Linux 5.3 or later, and a seccomp profile that allows pidfd_open and pidfd_send_signal",
+		},
+		locks.Row{When: true, Level: locks.OK, What: "the end of a process can be watched"},
+	)
 }
 
 // subreaper examines the calls of prctl(2) that a run on a store with leases needs.
@@ -80,15 +94,19 @@ func subreaper(found *locks.Findings, isLeased bool) {
 		call = "PR_SET_PDEATHSIG"
 		err = prctl(unix.PR_GET_PDEATHSIG, &value)
 	}
-	if err == nil {
-		found.OK("descendants", "golock adopts orphans, and children can die with it")
-		return
-	}
-	level, why := locks.Note, "--tree does not see what left the command's process group"
-	if isLeased {
-		level, why = locks.Problem, "when golock is killed, what the command has started can outlive its lease"
-	}
-	found.Add(level, "descendants", call+" is refused: "+err.Error(), why, "Linux 3.4 or later, and a seccomp profile that allows prctl")
+	refused := fmt.Sprintf("%s is refused: %v", call, err)
+	const fix = "Linux 3.4 or later, and a seccomp profile that allows prctl"
+	found.Judge("descendants",
+		locks.Row{When: err == nil, Level: locks.OK, What: "golock adopts orphans, and children can die with it"},
+		locks.Row{
+			When: isLeased, Level: locks.Problem, What: refused,
+			Why: "when golock is killed, what the command has started can outlive its lease", Fix: fix,
+		},
+		locks.Row{
+			When: true, Level: locks.Note, What: refused,
+			Why: "--tree does not see what left the command's process group", Fix: fix,
+		},
+	)
 }
 
 // prctl reads an attribute of this process.
@@ -98,13 +116,17 @@ func prctl(option int, value *uintptr) error {
 
 // build examines whether this program knows which signals its caller blocked and ignored.
 func build(found *locks.Findings) {
-	if _, known := entry.Mask(); known {
-		found.OK("signals", "what the caller ignores or blocks reaches the command so")
-		return
-	}
-	found.Add(locks.Note, "signals", "this program was not made by make build or a package for amd64 or arm64",
-		"of what the caller ignores only HUP, INT and the signals of job control reach the command so, and a USR1 in the first milliseconds is lost",
-		"make build, or a package")
+	_, isKnown := entry.Mask()
+	found.Judge("signals",
+		locks.Row{When: isKnown, Level: locks.OK, What: "what the caller ignores or blocks reaches the command so"},
+		locks.Row{
+			When: true, Level: locks.Note,
+			What: "this program was not made by make build or a package for amd64 or arm64",
+			Why: "of what the caller ignores only HUP, INT and the signals of job control reach the command so, " +
+				"and a USR1 in the first milliseconds is lost",
+			Fix: "make build, or a package",
+		},
+	)
 }
 
 // initialPIDs is the first PID namespace of every Linux (PROC_PID_INIT_INO).
@@ -113,9 +135,13 @@ const initialPIDs = "pid:[4026531836]"
 // container reports a PID namespace that is not the first one.
 func container(found *locks.Findings, proc string) {
 	namespace, err := os.Readlink(proc + "/self/ns/pid")
-	if err == nil && namespace != initialPIDs {
-		found.Add(locks.Note, "container", "this is a PID namespace of its own",
-			"runs inside and outside share a lock only through a directory mounted into both, or a networked store. On a local store break and --replace running cannot signal across",
-			"mount one directory into all and name it with --store local:///DIR, or use a networked store")
-	}
+	found.Judge("container",
+		locks.Row{
+			When: err == nil && namespace != initialPIDs, Level: locks.Note,
+			What: "this is a PID namespace of its own",
+			Why: "runs inside and outside share a lock only through a directory mounted into both, or a networked store. " +
+				"On a local store break and --replace running cannot signal across",
+			Fix: "mount one directory into all and name it with --store local:///DIR, or use a networked store",
+		},
+	)
 }

@@ -21,9 +21,10 @@ const (
 	begin = "golock: the Go runtime has failed: "
 	end   = " (is it a limit or a seccomp profile? GOTRACEBACK=crash shows more)\n"
 
-	// watchdog is the name of a watchdog process (runner.WatchdogName). It prints nothing: its golock
-	// reports that the watchdog has failed.
+	// These are the names of the processes that print nothing (runner.WatchdogName, ReleaserName): golock
+	// reports that its watchdog has failed, and a releaser has nobody left to tell.
 	watchdog    = "golock-watchdog"
+	releaser    = "golock-releaser"
 	commandLine = "/proc/self/cmdline\x00"
 )
 
@@ -69,7 +70,7 @@ func write(fd uintptr, text unsafe.Pointer, size int32) int32 {
 		char := *(*byte)(unsafe.Add(text, i))
 		if char == '\n' {
 			addString(end)
-			if !isWatchdog() {
+			if !isSilent() {
 				systemWrite(fd, unsafe.Pointer(&line.text), int32(line.size))
 			}
 			exit()
@@ -91,11 +92,11 @@ func isLastMessage(text unsafe.Pointer, size int32) bool {
 		hasPrefix(text, size, "SIG") || hasPrefix(text, size, "futexwakeup")
 }
 
-// isWatchdog reports whether this process is a watchdog, whose failure another process reports.
+// isSilent reports whether this process is a watchdog or a releaser, which print nothing.
 //
 //go:nosplit
 //go:norace
-func isWatchdog() bool {
+func isSilent() bool {
 	var name [len(watchdog)]byte
 	path := uintptr(unsafe.Pointer(unsafe.StringData(commandLine)))
 	fd, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, 0, path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0, 0, 0)
@@ -103,7 +104,7 @@ func isWatchdog() bool {
 		return false
 	}
 	n, _, _ := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&name)), uintptr(len(name)))
-	return hasPrefix(unsafe.Pointer(&name), int32(n), watchdog)
+	return hasPrefix(unsafe.Pointer(&name), int32(n), watchdog) || hasPrefix(unsafe.Pointer(&name), int32(n), releaser)
 }
 
 //go:nosplit

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -33,8 +33,8 @@ func newPort(t testing.TB) (*Store, string) {
 		address := fmt.Sprintf("127.0.0.1:%d", 16000+ports%1000)
 		s, err := NewPort(address)
 		testkit.Must(t, err)
-		if l, err := Try(t, s, 1); err == nil {
-			Release(t, l)
+		if l, err := locktest.TryPlain(t, s, 1); err == nil {
+			locktest.Release(t, l)
 			return s, address
 		}
 	}
@@ -71,9 +71,9 @@ func TestTimeWait(t *testing.T) {
 	testkit.Must(t, conn.Close()) // who closes first has the TIME_WAIT
 	_, _ = client.Read(make([]byte, 1))
 	testkit.Must(t, client.Close())
-	Refused(t, s, "label")
+	locktest.ExpectBusy(t, s, "label")
 	testkit.Must(t, server.Close())
-	TakeUnit(t, s, 1)
+	locktest.AcquirePlain(t, s, 1)
 }
 
 // Whoever has the port, however it was bound, keeps us out, and we keep out them.
@@ -91,15 +91,15 @@ func TestPortOfOthers(t *testing.T) {
 	for _, where := range []string{address, ":" + number, "0.0.0.0:" + number} {
 		server, err := net.Listen("tcp", where) // sets SO_REUSEADDR
 		testkit.Must(t, err)
-		Refused(t, s, "label")
+		locktest.ExpectBusy(t, s, "label")
 		testkit.Must(t, server.Close())
 	}
 	fd, err := raw(0) // bound, and no more
 	testkit.Must(t, err)
-	Refused(t, s, "label")
+	locktest.ExpectBusy(t, s, "label")
 	testkit.Must(t, unix.Close(fd))
 
-	TakeUnit(t, s, 1)
+	locktest.AcquirePlain(t, s, 1)
 	for _, where := range []string{address, "0.0.0.0:" + number} {
 		if server, err := net.Listen("tcp", where); err == nil {
 			server.Close()
@@ -122,7 +122,7 @@ func TestConnections(t *testing.T) {
 		s                *Store
 		network, address string
 	}{{tcp, "tcp", address}, {file, "unix", path}, {name, "unix", "@" + abstract}} {
-		l := TakeUnit(t, c.s, 1)
+		l := locktest.AcquirePlain(t, c.s, 1)
 		var clients []net.Conn
 		for range 20 {
 			// as many as the kernel takes
@@ -133,16 +133,16 @@ func TestConnections(t *testing.T) {
 		if len(clients) == 0 {
 			t.Errorf("%s: nobody can see that it is there", c.network)
 		}
-		Refused(t, c.s, "label")
-		Release(t, l)
+		locktest.ExpectBusy(t, c.s, "label")
+		locktest.Release(t, l)
 		for _, client := range clients {
 			testkit.Must(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
 			if _, err := client.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 				t.Errorf("%s: the connection lives: %v", c.network, err)
 			}
 		}
-		again := TakeUnit(t, c.s, 1)
-		Release(t, again)
+		again := locktest.AcquirePlain(t, c.s, 1)
+		locktest.Release(t, again)
 	}
 }
 
@@ -150,13 +150,13 @@ func TestConnections(t *testing.T) {
 // testPlainKilledHolder.)
 func TestLeftBehind(t *testing.T) {
 	s, _ := newAbstract(t)
-	l := TakeUnit(t, s, 1)
+	l := locktest.AcquirePlain(t, s, 1)
 	daemon, err := unix.Dup(l.Files()[0])
 	testkit.Must(t, err)
-	Release(t, l)
-	Refused(t, s, "label")
+	locktest.Release(t, l)
+	locktest.ExpectBusy(t, s, "label")
 	testkit.Must(t, unix.Close(daemon))
-	TakeUnit(t, s, 1)
+	locktest.AcquirePlain(t, s, 1)
 }
 
 // stale leaves a socket file behind as a killed holder does.
@@ -187,10 +187,10 @@ func TestStaleSocketFile(t *testing.T) {
 			all.Add(1)
 			released.Go(func() {
 				<-start
-				ticket, err := s.Join(background, NewRequest(t, "label", NoWait))
+				ticket, err := s.Join(background, locktest.NewRequest(t, "label", locktest.NoWait))
 				if err == nil {
 					won.Add(1)
-				} else if !IsBusy(err) {
+				} else if !locktest.IsBusy(err) {
 					t.Error(err)
 				}
 				all.Done()
@@ -214,16 +214,16 @@ func TestStaleSocketFile(t *testing.T) {
 // After a release there is no socket file; the second lock's file stays.
 func TestSocketFileIsRemoved(t *testing.T) {
 	s, path := newSocketFile(t)
-	l := TakeUnit(t, s, 1)
-	Release(t, l)
+	l := locktest.AcquirePlain(t, s, 1)
+	locktest.Release(t, l)
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket stayed: %v", err)
 	}
 	// One that took the place meanwhile is not ours to remove.
-	l = TakeUnit(t, s, 1)
+	l = locktest.AcquirePlain(t, s, 1)
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, os.WriteFile(path, nil, 0o600))
-	Release(t, l)
+	locktest.Release(t, l)
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("a stranger's file was removed: %v", err)
 	}
@@ -233,23 +233,23 @@ func TestSocketFileIsRemoved(t *testing.T) {
 func TestErrors(t *testing.T) {
 	s, path := newSocketFile(t)
 	testkit.Must(t, os.WriteFile(path, []byte("precious"), 0o600))
-	Says(t, Denied(t, s, "label"), path, "is there and is no socket")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), path, "is there and is no socket")
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, os.Symlink("nowhere", path))
-	Says(t, Denied(t, s, "label"), path, "symbolic link")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), path, "symbolic link")
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, os.Mkdir(path, 0o700))
-	Says(t, Denied(t, s, "label"), path, "is there and is no socket")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), path, "is there and is no socket")
 
 	missing, err := NewSocket(filepath.Join(filepath.Dir(path), "no", "sock"))
 	testkit.Must(t, err)
-	Says(t, Denied(t, missing, "label"), "the directory must be there")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, missing, "label"), "the directory must be there")
 	readOnly, err := NewSocket("/proc/sock")
 	testkit.Must(t, err)
-	Says(t, Denied(t, readOnly, "label"), "/proc/sock")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, readOnly, "label"), "/proc/sock")
 	elsewhere, err := NewPort("192.0.2.1:7001")
 	testkit.Must(t, err)
-	Says(t, Denied(t, elsewhere, "label"), "bind 192.0.2.1:7001", "does not have that address")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, elsewhere, "label"), "bind 192.0.2.1:7001", "does not have that address")
 }
 
 // Sockets of other tools keep us out: any that has an abstract name, at a file those
@@ -270,14 +270,14 @@ func TestSocketsOfOthers(t *testing.T) {
 		testkit.Must(t, err)
 		testkit.Must(t, unix.Bind(fd, &unix.SockaddrUnix{Name: c.to}))
 		if c.unlistened {
-			Refused(t, c.s, "label")
+			locktest.ExpectBusy(t, c.s, "label")
 		}
 		if c.kind != unix.SOCK_DGRAM {
 			testkit.Must(t, unix.Listen(fd, 1))
-			Refused(t, c.s, "label")
+			locktest.ExpectBusy(t, c.s, "label")
 		}
 		testkit.Must(t, unix.Close(fd))
-		l := TakeUnit(t, c.s, 1)
-		Release(t, l)
+		l := locktest.AcquirePlain(t, c.s, 1)
+		locktest.Release(t, l)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -19,12 +19,12 @@ func TestDoctorPort(t *testing.T) {
 	for port, want := range map[string]locks.Level{"1": locks.OK, field[0]: locks.Note, field[1]: locks.Note} {
 		s, err := NewPort("127.0.0.1:" + port)
 		testkit.Must(t, err)
-		Level(t, Examine(t, s), "port", want)
+		locktest.ExpectFinding(t, locktest.Examine(t, s), "port", want)
 	}
 }
 
 func TestDoctorSocketFile(t *testing.T) {
 	file, err := NewSocket(filepath.Join(t.TempDir(), "nowhere", "sock"))
 	testkit.Must(t, err)
-	Level(t, Examine(t, file), "directory", locks.Problem)
+	locktest.ExpectFinding(t, locktest.Examine(t, file), "directory", locks.Problem)
 }

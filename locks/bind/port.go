@@ -67,11 +67,17 @@ func (p *port) examine(found *locks.Findings) {
 	var low, high int
 	number := int(p.first.Port())
 	text, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
-	if _, err := fmt.Sscan(string(text), &low, &high); err != nil || number < low || number > high {
-		found.OK("port", fmt.Sprintf("%d is not among those that the kernel gives to outgoing connections", number))
-		return
-	}
-	found.Add(locks.Note, "port", fmt.Sprintf("%d is among those that the kernel gives to outgoing connections (%d to %d)", number, low, high),
-		"any connection can have it for a while, unless ip_local_reserved_ports lists it: the lock counts as taken then",
-		fmt.Sprintf("a port below %d, or sysctl net.ipv4.ip_local_reserved_ports=%d", low, number))
+	_, err := fmt.Sscan(string(text), &low, &high)
+	found.Judge("port",
+		locks.Row{
+			When: err != nil || number < low || number > high, Level: locks.OK,
+			What: fmt.Sprintf("%d is not among those that the kernel gives to outgoing connections", number),
+		},
+		locks.Row{
+			When: true, Level: locks.Note,
+			What: fmt.Sprintf("%d is among those that the kernel gives to outgoing connections (%d to %d)", number, low, high),
+			Why:  "any connection can have it for a while, unless ip_local_reserved_ports lists it: the lock counts as taken then",
+			Fix:  fmt.Sprintf("a port below %d, or sysctl net.ipv4.ip_local_reserved_ports=%d", low, number),
+		},
+	)
 }

@@ -142,13 +142,21 @@ func (n socketName) listenerKey(unit int) string {
 	return path
 }
 
+// examine examines the directory of a socket file. An abstract name has none.
 func (n socketName) examine(found *locks.Findings) {
-	dir := path.Dir(string(n))
 	if !n.isFile() {
 		found.OK("name", "what a command leaves behind keeps the slot for as long as it has the socket open; --close prevents that")
-	} else if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		found.Add(locks.Problem, "directory", dir+" cannot be written: "+err.Error(), "no socket can be made there", "give this user the right to write it")
-	} else {
-		found.OK("directory", dir+" can be written")
+		return
 	}
+	dir := path.Dir(string(n))
+	err := unix.Access(dir, unix.W_OK|unix.X_OK)
+	found.Judge("directory",
+		locks.Row{When: err == nil, Level: locks.OK, What: dir + " can be written"},
+		locks.Row{
+			When: true, Level: locks.Problem,
+			What: fmt.Sprintf("%s cannot be written: %v", dir, err),
+			Why:  "no socket can be made there",
+			Fix:  "give this user the right to write it",
+		},
+	)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -32,14 +32,14 @@ func change(t *testing.T, url, id string, column int, value string) {
 func freed(t *testing.T, s locks.Store) {
 	t.Helper()
 	for end := time.Now().Add(time.Hour); time.Now().Before(end); time.Sleep(time.Second) {
-		ticket, err := s.Join(background, NewRequest(t, "n", NoWait))
+		ticket, err := s.Join(background, locktest.NewRequest(t, "n", locktest.NoWait))
 		if err == nil {
 			_, err = ticket.Wait(background)
 		}
 		if err == nil {
 			return
 		}
-		if !IsBusy(err) && len(locks.AsInvalid(err)) == 0 {
+		if !locktest.IsBusy(err) && len(locks.AsInvalid(err)) == 0 {
 			t.Fatal(err)
 		}
 	}
@@ -73,9 +73,9 @@ func TestDamagedLineKeepsItsTime(t *testing.T) {
 			virtually(t, func(t *testing.T, url string) {
 				s, until := openAt(t, url, "one", 0), max(lease, c.hold)
 				began := time.Now()
-				l := Take(t, s, "n", TTL(lease), Hold(c.hold))
+				l := locktest.AcquireAtOnce(t, s, "n", locktest.TTL(lease), locktest.Hold(c.hold))
 				if c.hold > 0 {
-					testkit.Must(t, GiveBack(l))
+					testkit.Must(t, locktest.ReleaseUntilAnswered(l))
 				}
 				change(t, url, l.Grant().Ref.ID.String(), c.column, c.value)
 				freed(t, openAt(t, url, "two", 0))
@@ -90,7 +90,7 @@ func TestTwoDamagedIDs(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		s := openAt(t, url, "one", 0)
 		began := time.Now()
-		short, long := Take(t, s, "n", Limit(2), TTL(keptTTL)), Take(t, s, "n", Limit(2), TTL(time.Minute))
+		short, long := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2), locktest.TTL(keptTTL)), locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2), locktest.TTL(time.Minute))
 		change(t, url, short.Grant().Ref.ID.String(), 0, "x")
 		change(t, url, long.Grant().Ref.ID.String(), 0, "y")
 		freed(t, openAt(t, url, "two", 0))
@@ -103,7 +103,7 @@ func TestTwoDamagedIDs(t *testing.T) {
 func TestRequestBesideADamagedEntry(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(url)
-		damaged, l := Take(t, s, "n", Limit(2)), Take(t, s, "n", Limit(2))
+		damaged, l := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2)), locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2))
 		id := strings.Repeat("ab", 16)
 		dir := directory(t, url) + "/" + locks.KeyOf("n").String()
 		for name, text := range map[string]string{
@@ -115,9 +115,9 @@ func TestRequestBesideADamagedEntry(t *testing.T) {
 		change(t, url, damaged.Grant().Ref.ID.String(), 4, "-5")
 		testkit.Must(t, l.Release(background))
 		change(t, url, damaged.Grant().Ref.ID.String(), 4, "1")
-		Has(t, s, "n", 1, 0)
-		Release(t, damaged)
-		Has(t, s, "n", 1, 0)
+		locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 1})
+		locktest.Release(t, damaged)
+		locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 1})
 	})
 }
 
@@ -127,22 +127,22 @@ func TestWordsOfALaterVersion(t *testing.T) {
 	const evicted = 14
 	virtually(t, func(t *testing.T, url string) {
 		s := openAt(t, url, "one", 0)
-		l := Take(t, s, "n")
+		l := locktest.AcquireAtOnce(t, s, "n")
 		id := l.Grant().Ref.ID.String()
 		change(t, url, id, evicted, `"" note="a b"`)
 		text, err := os.ReadFile(latest(t, url))
 		testkit.Must(t, err)
 		first, rest, _ := strings.Cut(string(text), "\n")
 		testkit.Must(t, os.WriteFile(latest(t, url), []byte(first+" later=1\n"+rest), 0o600))
-		w := Queue(t, s, "n")
+		w := locktest.Enqueue(t, s, "n")
 		text, err = os.ReadFile(latest(t, url))
 		testkit.Must(t, err)
 		if lines := strings.Split(string(text), "\n"); !strings.HasSuffix(lines[0], " later=1") ||
 			!strings.HasPrefix(lines[1], id) || !strings.HasSuffix(lines[1], ` "" note="a b"`) {
 			t.Errorf("the next version is\n%s", text)
 		}
-		Has(t, s, "n", 1, 1)
-		testkit.Must(t, GiveBack(l))
-		w.Granted()
+		locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 1, Waiting: 1})
+		testkit.Must(t, locktest.ReleaseUntilAnswered(l))
+		w.ExpectGrant()
 	})
 }

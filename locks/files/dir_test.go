@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -21,7 +21,7 @@ import (
 func TestForeignFiles(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(url)
-		testkit.Must(t, Take(t, s, "n").Release(background))
+		testkit.Must(t, locktest.AcquireAtOnce(t, s, "n").Release(background))
 		dir := directory(t, url)
 		n := filepath.Dir(testkit.OnlyFile(t, dir+"/*/name"))
 		foreign := []string{
@@ -32,10 +32,10 @@ func TestForeignFiles(t *testing.T) {
 		for _, f := range foreign {
 			testkit.Must(t, os.WriteFile(f, []byte("foreign"), 0o600))
 		}
-		testkit.Must(t, Take(t, s, "n").Release(background))
+		testkit.Must(t, locktest.AcquireAtOnce(t, s, "n").Release(background))
 		_, err := s.Sweep(background, "", 0)
 		testkit.Must(t, err)
-		if got := List(t, s, ""); len(got) != 0 {
+		if got := locktest.List(t, s, ""); len(got) != 0 {
 			t.Errorf("entries %+v", got)
 		}
 		for _, f := range foreign {
@@ -59,13 +59,13 @@ func TestNoSignOfLife(t *testing.T) {
 			"very long": func(path string) error { return os.Truncate(path, 1<<40) },
 		} {
 			s := openAt(t, url, "one", 0)
-			Take(t, s, name, Limit(5), TTL(keptTTL))
+			locktest.AcquireAtOnce(t, s, name, locktest.Limit(5), locktest.TTL(keptTTL))
 			record := testkit.OnlyFile(t, directory(t, url)+"/"+locks.KeyOf(name).String()+"/data/*")
 			testkit.Must(t, spoil(record))
 			began := time.Now()
-			Has(t, s, name, 1, 0)
-			Refused(t, s, name)
-			Get(t, openAt(t, url, "two", 0), name)
+			locktest.ExpectEntries(t, s, name, locktest.Counts{Holding: 1})
+			locktest.ExpectBusy(t, s, name)
+			locktest.Acquire(t, openAt(t, url, "two", 0), name)
 			testkit.Lasted(t, began, keptTTL-time.Second, 2*keptTTL)
 		}
 	})
@@ -75,7 +75,7 @@ func TestNoSignOfLife(t *testing.T) {
 func TestDamagedRecordOfALiveHolder(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		s, other := openAt(t, url, "one", 0), openAt(t, url, "two", 0)
-		l := Take(t, s, "n", TTL(keptTTL))
+		l := locktest.AcquireAtOnce(t, s, "n", locktest.TTL(keptTTL))
 		keep(t, l)
 		record := testkit.OnlyFile(t, directory(t, url)+"/*/data/*")
 		text, err := os.ReadFile(record)
@@ -85,13 +85,13 @@ func TestDamagedRecordOfALiveHolder(t *testing.T) {
 			testkit.Must(t, os.WriteFile(record, []byte(heartbeat+"\n"+damaged), 0o600))
 			for range 8 {
 				time.Sleep(keptTTL / 4)
-				Refused(t, s, "n")
-				Refused(t, other, "n")
+				locktest.ExpectBusy(t, s, "n")
+				locktest.ExpectBusy(t, other, "n")
 			}
 			text, err = os.ReadFile(record)
 			testkit.Must(t, err)
 		}
-		Says(t, TryRenew(s.Attach(l.Grant().Ref)), "is not what golock has written")
+		locktest.ExpectError(t, locktest.TryRenew(s.Attach(l.Grant().Ref)), "is not what golock has written")
 	})
 }
 
@@ -99,7 +99,7 @@ func TestDamagedRecordOfALiveHolder(t *testing.T) {
 func TestDamagedVersion(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(url)
-		Release(t, Take(t, s, "n"))
+		locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
 		path := latest(t, url)
 		for what, spoil := range map[string]func() error{
 			"empty":   func() error { return os.WriteFile(path, nil, 0o600) },
@@ -110,11 +110,11 @@ func TestDamagedVersion(t *testing.T) {
 			old, err := os.ReadFile(path)
 			testkit.Must(t, err)
 			testkit.Must(t, spoil())
-			err = Denied(t, s, "n")
+			err = locktest.ExpectFinalError(t, s, "n")
 			if isVersion := !strings.HasPrefix(url, "excl:"); what == "no file" && !isVersion {
 				continue // then there is one version less
 			}
-			Says(t, err, "damaged", ".used when no run")
+			locktest.ExpectError(t, err, "damaged", ".used when no run")
 			_ = os.Remove(path)
 			testkit.Must(t, os.WriteFile(path, old, 0o600))
 		}
@@ -126,12 +126,12 @@ func TestDamagedVersion(t *testing.T) {
 		} {
 			testkit.Must(t, make())
 			_, listed := s.Entries(background, "n")
-			for _, err := range []error{Denied(t, s, "n"), listed} {
-				Says(t, err, "damaged")
+			for _, err := range []error{locktest.ExpectFinalError(t, s, "n"), listed} {
+				locktest.ExpectError(t, err, "damaged")
 			}
 			testkit.Must(t, os.Remove(highest))
 		}
-		Release(t, Take(t, s, "n"))
+		locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
 	})
 }
 
@@ -139,7 +139,7 @@ func TestDamagedVersion(t *testing.T) {
 func TestHeads(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(url)
-		testkit.Must(t, Take(t, s, "n").Release(background))
+		testkit.Must(t, locktest.AcquireAtOnce(t, s, "n").Release(background))
 		head := testkit.OnlyFile(t, directory(t, url)+"/*/name")
 		for text, says := range map[string]string{
 			`{"golock":3,"name":"other"}`: `belongs to the name "other"`,
@@ -148,7 +148,7 @@ func TestHeads(t *testing.T) {
 			"nonsense":                    "damaged",
 		} {
 			testkit.Must(t, os.WriteFile(head, []byte(text), 0o600))
-			Says(t, Denied(t, s, "n"), says)
+			locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "n"), says)
 		}
 	})
 }
@@ -158,7 +158,7 @@ func TestUsedIsNotedAgain(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, dir := open(url), directory(t, url)
 		testkit.Must(t, os.Chmod(dir, 0o755))
-		Release(t, Take(t, s, "n"))
+		locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
 		used := testkit.OnlyFile(t, dir+"/*.used")
 		testkit.Must(t, os.Remove(used))
 		testkit.Must(t, os.Chmod(dir, 0o555))
@@ -179,21 +179,21 @@ func TestUsedIsNotedAgain(t *testing.T) {
 func TestSweep(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		s := openAt(t, url, "virtual", 0)
-		live := Take(t, s, "live", TTL(keptTTL))
+		live := locktest.AcquireAtOnce(t, s, "live", locktest.TTL(keptTTL))
 		keep(t, live)
-		held := Take(t, s, "held", Hold(time.Hour))
-		testkit.Must(t, GiveBack(held))
-		waiting := Queue(t, s, "live", TTL(keptTTL))
-		dead := Take(t, s, "dead", TTL(keptTTL))
-		Sweep(t, s, time.Hour, 0)
-		Sweep(t, s, 0, 1)
+		held := locktest.AcquireAtOnce(t, s, "held", locktest.Hold(time.Hour))
+		testkit.Must(t, locktest.ReleaseUntilAnswered(held))
+		waiting := locktest.Enqueue(t, s, "live", locktest.TTL(keptTTL))
+		dead := locktest.AcquireAtOnce(t, s, "dead", locktest.TTL(keptTTL))
+		locktest.ExpectSwept(t, s, time.Hour, 0)
+		locktest.ExpectSwept(t, s, 0, 1)
 		if _, err := dead.Renew(background); err == nil {
 			t.Error("the dead one renews")
 		}
-		if waiting.IsOver() || len(List(t, s, "live")) != 2 || len(List(t, s, "held")) != 1 {
-			t.Errorf("what is left: %+v", List(t, s, ""))
+		if waiting.HasEnded() || len(locktest.List(t, s, "live")) != 2 || len(locktest.List(t, s, "held")) != 1 {
+			t.Errorf("what is left: %+v", locktest.List(t, s, ""))
 		}
-		Sweep(t, s, 0, 0)
+		locktest.ExpectSwept(t, s, 0, 0)
 	})
 }
 
@@ -202,12 +202,12 @@ func TestSweepGoesOn(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, dir := open(url), directory(t, url)
 		testkit.Must(t, os.Chmod(dir, 0o777))
-		Release(t, Take(t, s, "a"))
-		l := Take(t, s, "b", TTL(shortTTL))
+		locktest.Release(t, locktest.AcquireAtOnce(t, s, "a"))
+		l := locktest.AcquireAtOnce(t, s, "b", locktest.TTL(shortTTL))
 		record := testkit.OnlyFile(t, dir+"/"+locks.KeyOf("b").String()+"/data/*")
 		text, err := os.ReadFile(record)
 		testkit.Must(t, err)
-		Release(t, l)
+		locktest.Release(t, l)
 		dead := filepath.Dir(record) + "/" + strings.Repeat("ab", 16) + "-0"
 		testkit.Must(t, os.WriteFile(dead, text, 0o600))
 		testkit.Must(t, os.Chmod(dead, 0o666))
@@ -232,13 +232,13 @@ func TestSlowMaker(t *testing.T) {
 			slow.Keep(churned)
 			s.Keep(churned)
 			before(slow, at, func() {
-				Take(t, s, n)
+				locktest.AcquireAtOnce(t, s, n)
 				for range 2 * churned {
-					w := Queue(t, s, n)
+					w := locktest.Enqueue(t, s, n)
 					w.Leave()
 				}
 			})
-			Refused(t, slow, n)
+			locktest.ExpectBusy(t, slow, n)
 		}
 	})
 }
@@ -247,14 +247,14 @@ func TestSlowMaker(t *testing.T) {
 func TestSweepOfALoneRecord(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		s := openAt(t, url, "one", 0)
-		l := Take(t, s, "n", TTL(keptTTL))
+		l := locktest.AcquireAtOnce(t, s, "n", locktest.TTL(keptTTL))
 		record := testkit.OnlyFile(t, directory(t, url)+"/*/data/*")
 		text, err := os.ReadFile(record)
 		testkit.Must(t, err)
 		testkit.Must(t, os.WriteFile(filepath.Dir(record)+"/"+strings.Repeat("ab", 16)+"-0", text, 0o600))
-		Release(t, l)
+		locktest.Release(t, l)
 		began := time.Now()
-		Sweep(t, openAt(t, url, "two", 0), 0, 1)
+		locktest.ExpectSwept(t, openAt(t, url, "two", 0), 0, 1)
 		testkit.Lasted(t, began, keptTTL, 2*keptTTL)
 	})
 }
@@ -265,6 +265,6 @@ func TestRemovedFrom(t *testing.T) {
 	for fileSystem, want := range map[string]string{
 		"fuse.sshfs": "shows a client an old state", "fuse": "was removed", "nfs4": "was removed", "": "was removed",
 	} {
-		Says(t, s.RemovedFrom(fileSystem), want)
+		locktest.ExpectError(t, s.RemovedFrom(fileSystem), want)
 	}
 }

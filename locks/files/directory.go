@@ -1,7 +1,6 @@
 package files
 
 import (
-	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -86,8 +85,12 @@ func (d *directory) make(name string) error {
 func (d *directory) load() (name string, err error) {
 	text, err := d.readFile(headFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", cmp.Or(d.store.checkDir(), locks.ErrLost)
-	} else if err != nil {
+		err = d.store.checkDir()
+		if err == nil {
+			err = locks.ErrLost
+		}
+	}
+	if err != nil {
 		return "", err
 	}
 	var h head
@@ -185,7 +188,11 @@ func (d *directory) vanished(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return cmp.Or(d.store.checkDir(), d.removed(""))
+	err = d.store.checkDir()
+	if err == nil {
+		err = d.removed("")
+	}
+	return err
 }
 
 // removed says that the directory is not as it was before.

@@ -45,58 +45,72 @@ func (s *Store) examine(ctx context.Context, ttl time.Duration) (found locks.Fin
 	return found, nil
 }
 
-// examineMode says who is trusted. The sticky bit is of no help: any user's golock
+// examineMode examines who may write to the directory. The sticky bit is of no help: any user's golock
 // removes dead entries.
 func (s *Store) examineMode(found *locks.Findings) {
-	if st, err := stat(unix.AT_FDCWD, s.dir, 0); err != nil || st.Mode&0o002 == 0 {
-		found.OK("directory", s.dir+" is there")
-		return
-	}
-	found.Add(locks.Note, "directory", s.dir+" is there, and every user may write to it",
-		"whoever may write there can take or end the slots of all, and put links where golock writes",
-		"a group for those who share it, and chmod o-w")
+	st, err := stat(unix.AT_FDCWD, s.dir, 0)
+	found.Judge("directory",
+		locks.Row{When: err != nil || st.Mode&0o002 == 0, Level: locks.OK, What: s.dir + " is there"},
+		locks.Row{
+			When: true, Level: locks.Note,
+			What: s.dir + " is there, and every user may write to it",
+			Why:  "whoever may write there can take or end the slots of all, and put links where golock writes",
+			Fix:  "a group for those who share it, and chmod o-w",
+		},
+	)
 }
 
-// examineMount says what the file system means for locks.
+// examineMount examines what the file system means for locks.
 func examineMount(found *locks.Findings, m locks.Mount) {
 	what := fmt.Sprintf("%s, %s mounted on %s", m.Type, m.Source, m.Point)
 	const shared = " cifs smb3 ceph 9p virtiofs ocfs2 gfs2 lustre gpfs beegfs orangefs afs "
-	switch {
-	case strings.HasPrefix(m.Type, "nfs"):
-		found.OK("file system", what)
+	isNFS := strings.HasPrefix(m.Type, "nfs")
+	found.Judge("file system",
+		locks.Row{When: isNFS, Level: locks.OK, What: what},
+		locks.Row{When: strings.Contains(shared, " "+m.Type+" "), Level: locks.OK, What: what + ", which machines share"},
+		locks.Row{
+			When: strings.HasPrefix(m.Type, "fuse"), Level: locks.Note, What: what,
+			Why: "golock does not know whether making and renaming a name is atomic there for other machines too",
+			Fix: "golock check from two machines at once, before it is trusted",
+		},
+		locks.Row{
+			When: true, Level: locks.Note, What: what,
+			Why: "a local file system: machines that do not see this very disk are not excluded, and who waits has to poll",
+			Fix: "--store local:///DIR on one machine; for several a file system that they share",
+		},
+	)
+	if isNFS {
 		examineNFS(found, m)
-	case strings.Contains(shared, " "+m.Type+" "):
-		found.OK("file system", what+", which machines share")
-	case strings.HasPrefix(m.Type, "fuse"):
-		found.Add(locks.Note, "file system", what,
-			"golock does not know whether making and renaming a name is atomic there for other machines too",
-			"golock check from two machines at once, before it is trusted")
-	default:
-		found.Add(locks.Note, "file system", what,
-			"a local file system: machines that do not see this very disk are not excluded, and who waits has to poll",
-			"--store local:///DIR on one machine; for several a file system that they share")
 	}
 }
 
+// examineNFS examines the options of a mount of NFS. Several of them may be wrong.
 func examineNFS(found *locks.Findings, m locks.Mount) {
+	version, _ := m.Option("vers")
+	_, isSoft := m.Option("soft")
+	_, mayBeStale := m.Option("nocto")
 	level, fix := locks.OK, ""
-	var worse []string
-	if _, soft := m.Option("soft"); soft {
-		level = locks.Note
-		worse = append(worse, "soft: an outage shows as an error instead of a wait; leases run out sooner")
+	var why []string
+	for _, option := range []locks.Row{
+		{
+			When: isSoft, Level: locks.Note,
+			Why: "soft: an outage shows as an error instead of a wait; leases run out sooner",
+		},
+		{
+			When: strings.HasPrefix(version, "2"), Level: locks.Problem,
+			Why: "NFS 2: making a file with O_EXCL is not atomic",
+		},
+		{
+			When: mayBeStale, Level: locks.Problem,
+			Why: "nocto: one machine may see old directories for as long as it caches them: two may be let in",
+		},
+	} {
+		if option.When {
+			level, why = option.Level, append(why, option.Why)
+			fix = "mount with hard,vers=4.2 and without nocto"
+		}
 	}
-	if version, _ := m.Option("vers"); strings.HasPrefix(version, "2") {
-		level = locks.Problem
-		worse = append(worse, "NFS 2: making a file with O_EXCL is not atomic")
-	}
-	if _, async := m.Option("nocto"); async {
-		level = locks.Problem
-		worse = append(worse, "nocto: one machine may see old directories for as long as it caches them: two may be let in")
-	}
-	if len(worse) > 0 {
-		fix = "mount with hard,vers=4.2 and without nocto"
-	}
-	found.Add(level, "NFS", "options "+locks.Printable(m.Options, 300), strings.Join(worse, "; "), fix)
+	found.Add(level, "NFS", "options "+locks.Printable(m.Options, 300), strings.Join(why, "; "), fix)
 }
 
 // isAtomic tries with a name made up for it whether a version is made only once.
@@ -112,15 +126,20 @@ func (s *Store) isAtomic(ctx context.Context, found *locks.Findings) bool {
 			err = s.make(h, 1, &state{})
 		}
 	}
-	switch err {
-	case errTaken:
-		found.OK("primitives", "names made with "+s.scheme+" are made once only and complete")
-		return true
-	case nil:
+	if err == nil {
 		err = errors.New("succeeds twice")
 	}
-	found.Add(locks.Problem, "primitives", "making a name with "+s.scheme+": "+err.Error(),
-		"without it two may be let in at once, or nobody",
-		"the right to write "+s.dir+", another file system, or another of mkdir://, symlink:// and excl://")
-	return false
+	level := found.Judge("primitives",
+		locks.Row{
+			When: err == errTaken, Level: locks.OK,
+			What: "names made with " + s.scheme + " are made once only and complete",
+		},
+		locks.Row{
+			When: true, Level: locks.Problem,
+			What: "making a name with " + s.scheme + ": " + err.Error(),
+			Why:  "without it two may be let in at once, or nobody",
+			Fix:  "the right to write " + s.dir + ", another file system, or another of mkdir://, symlink:// and excl://",
+		},
+	)
+	return level == locks.OK
 }

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
 func examineIn(t *testing.T, scheme, dir string) map[string]locks.Finding {
 	t.Helper()
-	return Examine(t, New(scheme, dir))
+	return locktest.Examine(t, New(scheme, dir))
 }
 
 // A directory on a local file system, which tests run on, and one that is open to all.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -58,22 +58,22 @@ func testKilled(t *testing.T, step int, waits bool) (survived bool) {
 	var next locks.Lease
 	began := time.Now()
 	if waits {
-		first := Take(t, s, "n")
+		first := locktest.AcquireAtOnce(t, s, "n")
 		testkit.Must(t, killed.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- killed.Wait() }()
-		testkit.Eventually(t, "the process waits or has ended", func() bool { return len(ended) > 0 || len(List(t, s, "n")) == 2 })
-		behind := Queue(t, s, "n", TTL(nextTTL))
-		testkit.Must(t, GiveBack(first))
+		testkit.Eventually(t, "the process waits or has ended", func() bool { return len(ended) > 0 || len(locktest.List(t, s, "n")) == 2 })
+		behind := locktest.Enqueue(t, s, "n", locktest.TTL(nextTTL))
+		testkit.Must(t, locktest.ReleaseUntilAnswered(first))
 		survived = <-ended == nil
-		next = behind.Granted()
+		next = behind.ExpectGrant()
 	} else {
 		survived = killed.Run() == nil
 		began = time.Now()
-		next = Get(t, s, "n", TTL(nextTTL))
+		next = locktest.Acquire(t, s, "n", locktest.TTL(nextTTL))
 	}
 	testkit.Lasted(t, began, 0, testkit.Patience/2)
-	if err := GiveBack(next); err != nil && !errors.Is(err, locks.ErrLost) { // lost on a busy machine
+	if err := locktest.ReleaseUntilAnswered(next); err != nil && !errors.Is(err, locks.ErrLost) { // lost on a busy machine
 		t.Fatal(err)
 	}
 	sweepAll(t, url)

@@ -17,7 +17,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/files"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -86,7 +86,7 @@ func before(s *files.Store, at string, f func()) {
 
 // keep renews a lease until the test ends or stop is called.
 func keep(t testing.TB, l locks.Lease) (stop func()) {
-	stop = KeepRenewed(l, func(err error) { t.Errorf("Renew: %v", err) })
+	stop = locktest.KeepRenewed(l, func(err error) { t.Errorf("Renew: %v", err) })
 	t.Cleanup(stop)
 	return stop
 }
@@ -145,7 +145,7 @@ func obey(text string) error {
 	if err != nil {
 		return err
 	}
-	if err := GiveBack(l); !errors.Is(err, locks.ErrLost) {
+	if err := locktest.ReleaseUntilAnswered(l); !errors.Is(err, locks.ErrLost) {
 		return err
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -21,17 +21,17 @@ func TestLateRenewalIsLost(t *testing.T) {
 		var ahead atomic.Int64
 		clock := func() locks.Instant { return locks.BootTime().Add(time.Duration(ahead.Load())) }
 		s.SetClock("late", clock)
-		l := Take(t, s, "n", TTL(time.Minute))
-		Renew(t, l)
+		l := locktest.AcquireAtOnce(t, s, "n", locktest.TTL(time.Minute))
+		locktest.Renew(t, l)
 		ahead.Store(int64(2 * time.Minute))
-		Lost(t, l)
+		locktest.ExpectLost(t, l)
 		// Time also runs while the directory is being written.
 		ahead.Store(0)
 		late := open(url)
 		late.SetClock("late", clock)
-		l = Take(t, late, "m", TTL(time.Minute))
+		l = locktest.AcquireAtOnce(t, late, "m", locktest.TTL(time.Minute))
 		before(late, "signed", func() { ahead.Store(int64(2 * time.Minute)) })
-		Lost(t, l)
+		locktest.ExpectLost(t, l)
 	})
 }
 
@@ -39,7 +39,7 @@ func TestLateRenewalIsLost(t *testing.T) {
 func TestHangingDirectory(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(url)
-		l := Take(t, s, "n")
+		l := locktest.AcquireAtOnce(t, s, "n")
 		free, hangs := make(chan struct{}), make(chan struct{}, 1)
 		var hang atomic.Bool
 		s.At(func(string) {
@@ -66,14 +66,14 @@ func TestHangingDirectory(t *testing.T) {
 			<-hangs
 			cancel()
 		}()
-		if _, err := s.Join(ctx, NewRequest(t, "m")); !errors.As(err, new(*locks.OutageError)) {
+		if _, err := s.Join(ctx, locktest.NewRequest(t, "m")); !errors.As(err, new(*locks.OutageError)) {
 			t.Errorf("Join = %v", err)
 		}
 		testkit.Lasted(t, began, 0, testkit.Patience)
 		hang.Store(false)
 		close(free)
-		Renew(t, l)
-		testkit.Eventually(t, "what came too late is gone", func() bool { return len(List(t, open(url), "m")) == 0 })
+		locktest.Renew(t, l)
+		testkit.Eventually(t, "what came too late is gone", func() bool { return len(locktest.List(t, open(url), "m")) == 0 })
 	})
 }
 
@@ -81,24 +81,24 @@ func TestHangingDirectory(t *testing.T) {
 func TestFaultsOfARenewal(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(url)
-		l := Take(t, s, "n")
+		l := locktest.AcquireAtOnce(t, s, "n")
 		record := testkit.OnlyFile(t, directory(t, url)+"/*/data/*")
 		aside := record + ".aside"
 		testkit.Must(t, os.Rename(record, aside))
 		testkit.Must(t, os.Symlink(aside, record))
-		_ = NotRenewed(t, l)
+		_ = locktest.ExpectRenewError(t, l)
 		testkit.Must(t, os.Rename(aside, record))
-		Renew(t, l)
+		locktest.Renew(t, l)
 	})
 }
 
 // A lease is renewed on the machine that has taken it.
 func TestAttach(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
-		l := Take(t, open(url), "n")
+		l := locktest.AcquireAtOnce(t, open(url), "n")
 		elsewhere := open(url)
 		elsewhere.SetClock("elsewhere", locks.BootTime)
-		_ = NotRenewed(t, elsewhere.Attach(l.Grant().Ref))
+		_ = locktest.ExpectRenewError(t, elsewhere.Attach(l.Grant().Ref))
 	})
 }
 
@@ -110,18 +110,18 @@ func TestFullDisk(t *testing.T) {
 		var full atomic.Bool
 		var refused atomic.Int64
 		s.Fill(&full, &refused)
-		l := Take(t, s, "n")
-		w := Queue(t, s, "n")
-		behind := Queue(t, s, "n", Priority(-1))
+		l := locktest.AcquireAtOnce(t, s, "n")
+		w := locktest.Enqueue(t, s, "n")
+		behind := locktest.Enqueue(t, s, "n", locktest.Priority(-1))
 		full.Store(true)
 		w.Leave()
-		Release(t, l)
+		locktest.Release(t, l)
 		last := refused.Load()
 		testkit.Eventually(t, "the one behind finds no room, either", func() bool { return refused.Load() > last })
 		full.Store(false)
-		Release(t, behind.Granted())
-		Take(t, other, "n", NoWait)
-		Has(t, other, "n", 1, 0)
+		locktest.Release(t, behind.ExpectGrant())
+		locktest.AcquireAtOnce(t, other, "n", locktest.NoWait)
+		locktest.ExpectEntries(t, other, "n", locktest.Counts{Holding: 1})
 	})
 }
 
@@ -131,10 +131,10 @@ func TestFullDiskLater(t *testing.T) {
 		s, other := open(url), open(url)
 		var full atomic.Bool
 		s.Fill(&full, new(atomic.Int64))
-		l := Take(t, s, "n")
+		l := locktest.AcquireAtOnce(t, s, "n")
 		full.Store(true)
-		before(s, "write", func() { Release(t, Take(t, other, "n", NoWait)) })
-		Release(t, l)
+		before(s, "write", func() { locktest.Release(t, locktest.AcquireAtOnce(t, other, "n", locktest.NoWait)) })
+		locktest.Release(t, l)
 	})
 }
 
@@ -143,11 +143,11 @@ func TestFullDiskLater(t *testing.T) {
 func TestRemovedVersion(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(url)
-		Take(t, s, "n")
-		ticket, err := s.Join(background, NewRequest(t, "n"))
+		locktest.AcquireAtOnce(t, s, "n")
+		ticket, err := s.Join(background, locktest.NewRequest(t, "n"))
 		testkit.Must(t, err)
 		testkit.Must(t, os.RemoveAll(strings.TrimSuffix(latest(t, url), "/state")))
 		_, err = ticket.Wait(background)
-		Says(t, err, "was removed while it was in use")
+		locktest.ExpectError(t, err, "was removed while it was in use")
 	})
 }

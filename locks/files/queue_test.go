@@ -11,7 +11,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/files"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -21,15 +21,15 @@ func TestHold(t *testing.T) {
 		s, other := openAt(t, url, "one", 0), openAt(t, url, "other", -time.Hour)
 		const length = 6 * time.Second
 		began := time.Now()
-		l := Take(t, s, "n", Hold(length), TTL(shortTTL))
-		testkit.Must(t, GiveBack(l))
-		Refused(t, s, "n")
-		Refused(t, other, "n")
-		e := List(t, s, "n")
+		l := locktest.AcquireAtOnce(t, s, "n", locktest.Hold(length), locktest.TTL(shortTTL))
+		testkit.Must(t, locktest.ReleaseUntilAnswered(l))
+		locktest.ExpectBusy(t, s, "n")
+		locktest.ExpectBusy(t, other, "n")
+		e := locktest.List(t, s, "n")
 		if len(e) != 1 || e[0].HeldTill.Before(began) || e[0].HeldTill.After(time.Now().Add(length)) {
 			t.Errorf("entries %+v", e)
 		}
-		Queue(t, s, "n").Granted()
+		locktest.Enqueue(t, s, "n").ExpectGrant()
 		testkit.Lasted(t, began, length, time.Hour)
 	})
 }
@@ -38,14 +38,14 @@ func TestHold(t *testing.T) {
 func TestDirectoryAway(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		s := open(url)
-		l, w := Take(t, s, "n"), Queue(t, s, "n")
+		l, w := locktest.AcquireAtOnce(t, s, "n"), locktest.Enqueue(t, s, "n")
 		dir := directory(t, url)
 		testkit.Must(t, os.Rename(dir, dir+".away"))
 		time.Sleep(5 * time.Second) // in virtual time: it looks many times
-		w.Waits()
+		w.ExpectWaiting()
 		testkit.Must(t, os.Rename(dir+".away", dir))
-		testkit.Must(t, GiveBack(l))
-		w.Granted()
+		testkit.Must(t, locktest.ReleaseUntilAnswered(l))
+		w.ExpectGrant()
 	})
 }
 
@@ -55,7 +55,7 @@ func TestDeadHolderAmongThoseWhoDoNotWait(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprint("its record is gone: ", gone), func(t *testing.T) {
 			onOne(t, func(t *testing.T, url string) {
-				l := Take(t, open(url), "n", TTL(shortTTL))
+				l := locktest.AcquireAtOnce(t, open(url), "n", locktest.TTL(shortTTL))
 				if gone {
 					record := testkit.OnlyFile(t, directory(t, url)+"/*/data/*")
 					testkit.Must(t, os.Remove(record))
@@ -64,12 +64,12 @@ func TestDeadHolderAmongThoseWhoDoNotWait(t *testing.T) {
 				testkit.Eventually(t, "one of them is granted", func() bool {
 					s := open(url)
 					s.SetClock("another machine's", locks.BootTime)
-					ticket, err := s.Join(background, NewRequest(t, "n", NoWait))
+					ticket, err := s.Join(background, locktest.NewRequest(t, "n", locktest.NoWait))
 					if err != nil {
 						return false
 					}
 					lease, err := ticket.Wait(background)
-					return err == nil && GiveBack(lease) == nil
+					return err == nil && locktest.ReleaseUntilAnswered(lease) == nil
 				})
 				if took := time.Since(began); locks.BootTime() < l.Term().End() {
 					t.Errorf("granted after %v, before the end of the term", took)
@@ -83,13 +83,13 @@ func TestDeadHolderAmongThoseWhoDoNotWait(t *testing.T) {
 // nor the times of files.
 func TestClocksOfOthers(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
-		l := Take(t, openAt(t, url, "holder", 0), "n", TTL(keptTTL))
+		l := locktest.AcquireAtOnce(t, openAt(t, url, "holder", 0), "n", locktest.TTL(keptTTL))
 		stop := keep(t, l)
-		var waiters []*Waiter
+		var waiters []*locktest.Waiter
 		for i, off := range []time.Duration{time.Hour, -time.Hour, 0} {
 			s := openAt(t, url, fmt.Sprint("machine ", i), off)
-			waiters = append(waiters, Queue(t, s, "n", Limit(3)))
-			Refused(t, s, "n")
+			waiters = append(waiters, locktest.Enqueue(t, s, "n", locktest.Limit(3)))
+			locktest.ExpectBusy(t, s, "n")
 		}
 		odd := []time.Time{time.Now().Add(time.Hour), time.Now().Add(-time.Hour)}
 		first := l.Term()
@@ -99,7 +99,7 @@ func TestClocksOfOthers(t *testing.T) {
 				_ = os.Chtimes(f, odd[n%2], odd[n%2])
 			}
 			for _, w := range waiters {
-				if w.IsOver() {
+				if w.HasEnded() {
 					t.Fatalf("granted beside a holder that renews, or not kept: %v", w.Err)
 				}
 			}
@@ -108,7 +108,7 @@ func TestClocksOfOthers(t *testing.T) {
 		stop()
 		last := l.Term().End()
 		for _, w := range waiters {
-			w.Granted()
+			w.ExpectGrant()
 			if now() < last {
 				t.Errorf("granted %v before the end of the last term", last.Sub(now()))
 			}
@@ -126,11 +126,11 @@ func TestPrimitivesTogether(t *testing.T) {
 		stores[len(stores)-1].Keep(3)
 	}
 	for i := range 4 * len(stores) {
-		l := Take(t, stores[i%len(stores)], "n")
-		Refused(t, stores[(i+1)%len(stores)], "n")
-		w := Queue(t, stores[(i+2)%len(stores)], "n")
-		Release(t, l)
-		Release(t, w.Granted())
+		l := locktest.AcquireAtOnce(t, stores[i%len(stores)], "n")
+		locktest.ExpectBusy(t, stores[(i+1)%len(stores)], "n")
+		w := locktest.Enqueue(t, stores[(i+2)%len(stores)], "n")
+		locktest.Release(t, l)
+		locktest.Release(t, w.ExpectGrant())
 	}
 	if left, err := filepath.Glob(dir + "/*/[vt]?"); err != nil || len(left) > 0 {
 		t.Errorf("left of the first versions: %v, %v", left, err)
@@ -157,16 +157,16 @@ func latest(t testing.TB, url string) string {
 func TestReleaserGrants(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(url), open(url)
-		l := Take(t, s, "n")
-		ticket, err := other.Join(background, NewRequest(t, "n"))
+		l := locktest.AcquireAtOnce(t, s, "n")
+		ticket, err := other.Join(background, locktest.NewRequest(t, "n"))
 		if err != nil || !ticket.Queued() {
 			t.Fatalf("Join = %v, %v", ticket, err)
 		}
-		Release(t, l)
-		Has(t, s, "n", 1, 0)
+		locktest.Release(t, l)
+		locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 1})
 		granted, err := ticket.Wait(background)
 		testkit.Must(t, err)
-		Release(t, granted)
+		locktest.Release(t, granted)
 	})
 }
 
@@ -175,7 +175,7 @@ func TestReleaserGrants(t *testing.T) {
 func TestLookWhileOneLeaves(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(url), open(url)
-		l := Take(t, s, "n")
+		l := locktest.AcquireAtOnce(t, s, "n")
 		said, goOn, released := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		before(s, "list", func() {
 			close(said)
@@ -184,11 +184,11 @@ func TestLookWhileOneLeaves(t *testing.T) {
 		before(other, "write", func() {
 			go func() { released <- l.Release(background) }()
 			<-said
-			if h, _ := Count(t, open(url), "n"); h != 1 {
+			if h := locktest.CountEntries(t, open(url), "n").Holding; h != 1 {
 				t.Errorf("%d hold", h)
 			}
 		})
-		ticket, err := other.Join(background, NewRequest(t, "n"))
+		ticket, err := other.Join(background, locktest.NewRequest(t, "n"))
 		if err != nil || !ticket.Queued() {
 			t.Errorf("Join = %v, %v", ticket, err)
 		}
@@ -207,7 +207,7 @@ func TestOldVersionsGo(t *testing.T) {
 			url := scheme + "://" + memory(t)
 			s := open(url)
 			for range 80 {
-				Release(t, Take(t, s, "n"))
+				locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
 			}
 			names, err := filepath.Glob(directory(t, url) + "/*/*")
 			testkit.Must(t, err)
@@ -227,16 +227,16 @@ func TestOldVersionsGo(t *testing.T) {
 func TestQueueMovesAfterRest(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		s := openAt(t, url, "virtual", 0)
-		l := Take(t, s, "n", TTL(time.Hour))
-		var waiters []*Waiter
+		l := locktest.AcquireAtOnce(t, s, "n", locktest.TTL(time.Hour))
+		var waiters []*locktest.Waiter
 		for range 30 {
-			waiters = append(waiters, Queue(t, s, "n", TTL(time.Hour)))
+			waiters = append(waiters, locktest.Enqueue(t, s, "n", locktest.TTL(time.Hour)))
 		}
 		time.Sleep(time.Minute) // the rest
 		begun := time.Now()
-		Release(t, l)
+		locktest.Release(t, l)
 		for _, w := range waiters {
-			Release(t, w.Granted())
+			locktest.Release(t, w.ExpectGrant())
 		}
 		testkit.Lasted(t, begun, 0, 400*time.Millisecond)
 	})

@@ -14,7 +14,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/files"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -26,7 +26,7 @@ import (
 
 // actor is one request of a schedule.
 type actor struct {
-	changes []Change
+	changes []locktest.Change
 	late    bool // comes when one before it waits, or all are done
 
 	store  *files.Store
@@ -42,7 +42,7 @@ type actor struct {
 }
 
 type schedule struct {
-	*Choices
+	*locktest.Choices
 	switches int          // that are left
 	stalls   int          // likewise
 	process  *files.Store // has read what this process is
@@ -72,7 +72,7 @@ func (s *schedule) live(t *testing.T, i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock() // and free in whatever the store does
 	defer func() { w.done = true }()
-	r := NewRequest(t, "n", w.changes...)
+	r := locktest.NewRequest(t, "n", w.changes...)
 	r.TTL = stallTTL
 	r.Ref.ID = [16]byte{byte(i)} // it decides between equal tickets: the same each time
 	w.claim = r.Claim
@@ -254,16 +254,16 @@ func TestEverySchedule(t *testing.T) {
 	}
 	testkit.Each(t, map[string][]actor{
 		"three":          make([]actor, 3),
-		"one of them -n": {{}, {changes: []Change{NoWait}}},
-		"two of two":     {{changes: []Change{Limit(2)}}, {changes: []Change{Limit(2)}}},
+		"one of them -n": {{}, {changes: []locktest.Change{locktest.NoWait}}},
+		"two of two":     {{changes: []locktest.Change{locktest.Limit(2)}}, {changes: []locktest.Change{locktest.Limit(2)}}},
 		// They exclude each other: their schedules are those of any two.
-		"heavy and light": {{changes: []Change{Limit(2), Weight(2)}}, {changes: []Change{Limit(2)}}},
+		"heavy and light": {{changes: []locktest.Change{locktest.Limit(2), locktest.Weight(2)}}, {changes: []locktest.Change{locktest.Limit(2)}}},
 		"a high one comes late": {
-			{}, {changes: []Change{Priority(-1)}}, {late: true}, {changes: []Change{Priority(1)}, late: true},
+			{}, {changes: []locktest.Change{locktest.Priority(-1)}}, {late: true}, {changes: []locktest.Change{locktest.Priority(1)}, late: true},
 		},
 	}, func(t *testing.T, _ string, actors []actor) {
 		root, count := memory(t), 0
-		tree, process := &Choices{}, open("mkdir://"+root)
+		tree, process := &locktest.Choices{}, open("mkdir://"+root)
 		for more := true; more; more = tree.Next() {
 			count++
 			dir := filepath.Join(root, strconv.Itoa(count))

@@ -138,73 +138,99 @@ func (d *directory) invalid(s *state, isDead map[string]bool) (all []locks.Inval
 	return all
 }
 
+// lineReader reads the words of an entry's line. err is the first mistake in it.
+type lineReader struct {
+	rest string
+	err  error
+}
+
+func (r *lineReader) word() (word string) {
+	word, r.rest, _ = strings.Cut(r.rest, " ")
+	return word
+}
+
+// fail notes a mistake, unless there was one before.
+func (r *lineReader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+
+// number reads a number; 0 if there is none.
+func (r *lineReader) number() int64 {
+	word := r.word()
+	n, err := strconv.ParseInt(word, 10, 64)
+	if err != nil {
+		r.fail("number %q", locks.Printable(word, 40))
+		return 0
+	}
+	return n
+}
+
+// unsigned reads a number that is not negative.
+func (r *lineReader) unsigned() int64 {
+	n := r.number()
+	if n < 0 {
+		r.fail("number %d", n)
+	}
+	return n
+}
+
+// integer reads a number that an int of 32 bits can hold: a larger one must not become another number.
+func (r *lineReader) integer() int {
+	n := r.number()
+	if int64(int(n)) != n {
+		r.fail("number %d", n)
+	}
+	return int(n)
+}
+
 // parseMember reads an entry's line. After an error the member has the ID, life and times that can be
 // read; a line with a word too few or too many tells no times.
 func parseMember(line string) (m member, err error) {
-	next := func() (word string) {
-		word, line, _ = strings.Cut(line, " ")
-		return word
-	}
-	number := func() (n int64) {
-		word := next()
-		var wrong error
-		if n, wrong = strconv.ParseInt(word, 10, 64); wrong != nil {
-			n, err = 0, cmp.Or(err, fmt.Errorf("number %q", locks.Printable(word, 40)))
-		}
-		return n
-	}
-	unsigned := func() (n int64) {
-		if n = number(); n < 0 && err == nil {
-			err = fmt.Errorf("number %d", n)
-		}
-		return n
-	}
-	integer := func() (n int) { // one that an int of 32 bits does not hold is no other number
-		wide := number()
-		if n = int(wide); int64(n) != wide && err == nil {
-			err = fmt.Errorf("number %d", wide)
-		}
-		return n
-	}
-	id, state := next(), next()
+	r := &lineReader{rest: line}
+	id, state := r.word(), r.word()
 	isState := len(state) == 1 && strings.Contains("WHEG", state)
 	switch {
 	case !isID(id):
-		err = errors.New("an ID is 32 hexadecimal digits")
+		r.fail("an ID is 32 hexadecimal digits")
 	case !isState:
-		m.ID, err = id, fmt.Errorf("state %q", locks.Printable(state, 40))
+		m.ID = id
+		r.fail("state %q", locks.Printable(state, 40))
 	default:
 		m.ID, m.State = id, queue.State(state[0])
 	}
-	m.life, m.Reachable = unsigned(), true
-	m.Claim.Ticket = number()
-	m.Claim.Weight, m.Claim.Max, m.Claim.Priority = integer(), integer(), integer()
-	m.Fence = number()
-	m.ttl, m.hold = time.Duration(number()), time.Duration(number())
-	m.granted, m.rest = locks.Instant(number()), time.Duration(unsigned())
-	slots, isSlots := strings.CutPrefix(next(), "s")
-	replace, isReplace := strings.CutPrefix(next(), "r")
+	m.life, m.Reachable = r.unsigned(), true
+	m.Claim.Ticket = r.number()
+	m.Claim.Weight, m.Claim.Max, m.Claim.Priority = r.integer(), r.integer(), r.integer()
+	m.Fence = r.number()
+	m.ttl, m.hold = time.Duration(r.number()), time.Duration(r.number())
+	m.granted, m.rest = locks.Instant(r.number()), time.Duration(r.unsigned())
+	slots, isSlots := strings.CutPrefix(r.word(), "s")
+	replace, isReplace := strings.CutPrefix(r.word(), "r")
 	m.Replace = locks.Replacement(replace)
 	if !isSlots && !isReplace { // the numbers before may be those of other words
 		m.ttl, m.hold, m.granted, m.rest = 0, 0, 0, 0
 	}
 	switch {
-	case err != nil:
-		return m, err
+	case r.err != nil:
+		return m, r.err
 	case !isSlots || !isReplace:
 		return m, errDamaged
 	case m.ttl == 0:
 		return m, errors.New("no TTL")
 	}
-	if m.Slots, err = locks.ParseSlots(slots, max(m.Claim.Weight, 0)); err != nil {
+	m.Slots, err = locks.ParseSlots(slots, max(m.Claim.Weight, 0))
+	if err != nil {
 		return m, err
 	}
-	quoted, err := strconv.QuotedPrefix(line)
+	quoted, err := strconv.QuotedPrefix(r.rest)
 	if err != nil {
 		return m, errDamaged
 	}
 	m.Evicted, _ = strconv.Unquote(quoted)
-	if m.extra = line[len(quoted):]; m.extra != "" && m.extra[0] != ' ' {
+	m.extra = r.rest[len(quoted):]
+	if m.extra != "" && m.extra[0] != ' ' {
 		return m, errDamaged
 	}
 	return m, m.Stored(m.ttl, m.hold).Check()

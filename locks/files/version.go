@@ -184,7 +184,8 @@ func (h *handle) prune(l listing, empty bool) {
 	}
 	slices.SortFunc(l.names, func(a, b string) int { return cmp.Compare(madeFor(a), madeFor(b)) })
 	for _, name := range l.names {
-		switch n := madeFor(name); {
+		n := madeFor(name)
+		switch {
 		case n > 0 && n <= l.highest-h.store.kept:
 			h.remove(name)
 		case n == 0 && empty && strings.HasPrefix(name, seenPrefix):

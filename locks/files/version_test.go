@@ -11,7 +11,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/files"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -24,9 +24,9 @@ func churn(t *testing.T, url string) {
 	s := open(url)
 	s.Keep(churned)
 	for range 2 * churned {
-		w := Queue(t, s, "n", Priority(-9))
+		w := locktest.Enqueue(t, s, "n", locktest.Priority(-9))
 		w.Leave()
-		Becomes(t, s, "n", 1, 0)
+		locktest.AwaitEntries(t, s, "n", locktest.Counts{Holding: 1})
 	}
 }
 
@@ -36,12 +36,12 @@ func TestSlowWriter(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		slow, s := open(url), open(url)
 		slow.Keep(churned)
-		Release(t, Take(t, s, "n"))
+		locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
 		before(slow, "write", func() {
-			Take(t, s, "n")
+			locktest.AcquireAtOnce(t, s, "n")
 			churn(t, url)
 		})
-		Refused(t, slow, "n")
+		locktest.ExpectBusy(t, slow, "n")
 	})
 }
 
@@ -59,18 +59,18 @@ func TestSlowReader(t *testing.T) {
 				<-goOn
 			}
 		})
-		first := Take(t, releaser, "n")
-		w := Queue(t, reader, "n")
+		first := locktest.AcquireAtOnce(t, releaser, "n")
+		w := locktest.Enqueue(t, reader, "n")
 		before(releaser, "write", func() { // of a version that grants to w
 			armed.Store(true)
 			testkit.Must(t, s.Evict(background, []locks.Ref{w.Ref}, "a test")[0]) // the version of that number
 			<-reads
-			Take(t, s, "n")
+			locktest.AcquireAtOnce(t, s, "n")
 			churn(t, url)
 		})
 		_ = first.Release(background)
 		close(goOn)
-		if w.Ended(); !errors.As(w.Err, new(*locks.EvictedError)) {
+		if w.AwaitEnd(); !errors.As(w.Err, new(*locks.EvictedError)) {
 			t.Errorf("Wait = %v, %v, want that it was evicted", w.Lease, w.Err)
 		}
 	})
@@ -99,13 +99,13 @@ func contended(s *files.Store, f, g func()) {
 func TestLetInThenGranted(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, slow := open(url), open(url)
-		l := Take(t, s, "n")
-		contended(slow, func() { Queue(t, s, "n", Priority(-2)) }, func() {
-			Queue(t, s, "n", Priority(-1))
-			Has(t, s, "n", 1, 3)
-			Release(t, l)
+		l := locktest.AcquireAtOnce(t, s, "n")
+		contended(slow, func() { locktest.Enqueue(t, s, "n", locktest.Priority(-2)) }, func() {
+			locktest.Enqueue(t, s, "n", locktest.Priority(-1))
+			locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 1, Waiting: 3})
+			locktest.Release(t, l)
 		})
-		Release(t, Queue(t, slow, "n").Granted())
+		locktest.Release(t, locktest.Enqueue(t, slow, "n").ExpectGrant())
 	})
 }
 
@@ -113,23 +113,23 @@ func TestLetInThenGranted(t *testing.T) {
 func TestSweepOfSteps(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		s, slow := openAt(t, url, "virtual", 0), openAt(t, url, "virtual", 0)
-		l := Take(t, s, "n", TTL(keptTTL))
+		l := locktest.AcquireAtOnce(t, s, "n", locktest.TTL(keptTTL))
 		stop := keep(t, l)
 		ctx, cancel := context.WithCancel(background)
 		dead := make(chan struct{})
 		defer close(dead)
-		contended(slow, func() { Queue(t, s, "n", TTL(keptTTL)) }, func() {
+		contended(slow, func() { locktest.Enqueue(t, s, "n", locktest.TTL(keptTTL)) }, func() {
 			cancel()
 			<-dead
 		})
-		_, err := slow.Join(ctx, NewRequest(t, "n", TTL(shortTTL)))
+		_, err := slow.Join(ctx, locktest.NewRequest(t, "n", locktest.TTL(shortTTL)))
 		if err == nil {
 			t.Error("it has joined")
 		}
-		Sweep(t, s, 0, 1)
-		Has(t, s, "n", 1, 1)
+		locktest.ExpectSwept(t, s, 0, 1)
+		locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 1, Waiting: 1})
 		stop()
-		Release(t, l)
+		locktest.Release(t, l)
 		left, err := filepath.Glob(directory(t, url) + "/*/join.*")
 		if len(left) > 0 || err != nil {
 			t.Errorf("left behind: %v, %v", left, err)
@@ -142,14 +142,14 @@ func TestSweepOfSteps(t *testing.T) {
 func TestListOfOneMoment(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, lister := open(url), open(url)
-		Take(t, s, "n")
-		first := Queue(t, s, "n")
+		locktest.AcquireAtOnce(t, s, "n")
+		first := locktest.Enqueue(t, s, "n")
 		before(lister, "observe", func() {
-			Queue(t, s, "n")
+			locktest.Enqueue(t, s, "n")
 			first.Leave()
-			testkit.Eventually(t, "it is gone", func() bool { return len(List(t, s, "n")) == 2 })
+			testkit.Eventually(t, "it is gone", func() bool { return len(locktest.List(t, s, "n")) == 2 })
 		})
-		for i, e := range List(t, lister, "n") {
+		for i, e := range locktest.List(t, lister, "n") {
 			if e.Ref == first.Ref {
 				t.Errorf("entry %d is listed, and was gone before", i)
 			}
@@ -164,17 +164,17 @@ func TestNoHoldOfOneThatLeaves(t *testing.T) {
 		s, other := open(url), open(url)
 		var full atomic.Bool
 		s.Fill(&full, new(atomic.Int64))
-		l := Take(t, other, "n")
+		l := locktest.AcquireAtOnce(t, other, "n")
 		ctx, cancel := context.WithCancel(background)
-		ticket, err := s.Join(ctx, NewRequest(t, "n", Hold(time.Hour)))
+		ticket, err := s.Join(ctx, locktest.NewRequest(t, "n", locktest.Hold(time.Hour)))
 		testkit.Must(t, err)
-		Release(t, l)
+		locktest.Release(t, l)
 		full.Store(true)
 		cancel()
 		if _, err := ticket.Wait(ctx); err == nil {
 			t.Error("granted to one that has left")
 		}
-		Take(t, other, "n", NoWait)
+		locktest.AcquireAtOnce(t, other, "n", locktest.NoWait)
 	})
 }
 
@@ -182,12 +182,12 @@ func TestNoHoldOfOneThatLeaves(t *testing.T) {
 func TestReplacedAsItWas(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, slow := open(url), open(url)
-		Take(t, s, "n")
-		old := Queue(t, s, "n", Replace(locks.ReplaceWaiting))
-		contended(slow, func() { Queue(t, s, "n") }, func() {
+		locktest.AcquireAtOnce(t, s, "n")
+		old := locktest.Enqueue(t, s, "n", locktest.Replace(locks.ReplaceWaiting))
+		contended(slow, func() { locktest.Enqueue(t, s, "n") }, func() {
 			ctx, cancel := context.WithCancel(background)
 			defer cancel()
-			ticket, err := s.Join(ctx, NewRequest(t, "n", Replace(locks.ReplaceWaiting)))
+			ticket, err := s.Join(ctx, locktest.NewRequest(t, "n", locktest.Replace(locks.ReplaceWaiting)))
 			testkit.Must(t, err)
 			if r := ticket.Replaced(); len(r) != 1 || r[0].Ref != old.Ref || r[0].State != locks.Waiting {
 				t.Errorf("replaced %+v, want the waiter", r)
@@ -195,7 +195,7 @@ func TestReplacedAsItWas(t *testing.T) {
 			cancel()
 			_, _ = ticket.Wait(ctx)
 		})
-		Queue(t, slow, "n")
+		locktest.Enqueue(t, slow, "n")
 	})
 }
 
@@ -203,8 +203,8 @@ func TestReplacedAsItWas(t *testing.T) {
 func TestTakenOutBeforeItsGrant(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		s, other := openAt(t, url, "virtual", 0), openAt(t, url, "virtual", 0)
-		Take(t, other, "n", TTL(shortTTL)) // it dies
-		r := NewRequest(t, "n")
+		locktest.AcquireAtOnce(t, other, "n", locktest.TTL(shortTTL)) // it dies
+		r := locktest.NewRequest(t, "n")
 		ticket, err := s.Join(background, r)
 		testkit.Must(t, err)
 		before(s, "write", func() { testkit.Must(t, other.Attach(r.Ref).Release(background)) })
@@ -223,17 +223,17 @@ func TestRejoinsLater(t *testing.T) {
 				s, other := openAt(t, url, "virtual", 0), openAt(t, url, "virtual", 0)
 				var full atomic.Bool
 				s.Fill(&full, new(atomic.Int64))
-				first := Take(t, other, "n", TTL(time.Hour))
-				ticket, err := s.Join(background, NewRequest(t, "n", TTL(shortTTL)))
+				first := locktest.AcquireAtOnce(t, other, "n", locktest.TTL(time.Hour))
+				ticket, err := s.Join(background, locktest.NewRequest(t, "n", locktest.TTL(shortTTL)))
 				testkit.Must(t, err)
 				time.Sleep(2 * shortTTL)
-				Refused(t, other, "n") // takes it for dead
+				locktest.ExpectBusy(t, other, "n") // takes it for dead
 				if full.Store(isFull); !isFull {
-					before(s, "commit", func() { Queue(t, other, "n", TTL(time.Hour)) })
+					before(s, "commit", func() { locktest.Enqueue(t, other, "n", locktest.TTL(time.Hour)) })
 				}
 				time.AfterFunc(shortTTL, func() {
 					full.Store(false)
-					Release(t, first)
+					locktest.Release(t, first)
 				})
 				if l, err := ticket.Wait(background); err != nil {
 					t.Errorf("Wait = %v, %v, want its place", l, err)

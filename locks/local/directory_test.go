@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -103,7 +103,7 @@ func TestDefaultDirectory(t *testing.T) {
 			base := filepath.Dir(r.run)
 			got, err := r.pick()
 			if tt.want == "" {
-				Says(t, err, r.lock, "--store") // a remedy
+				locktest.ExpectError(t, err, r.lock, "--store") // a remedy
 				return
 			}
 			if err != nil || got != filepath.Join(base, tt.want) {
@@ -137,7 +137,7 @@ func TestDefaultDirectoryIsNotTrustedBlindly(t *testing.T) {
 					unix.Close(d.fd)
 					t.Fatalf("%s was accepted", d.path)
 				}
-				Says(t, err, r.lock+"/golock-4242", tt.want)
+				locktest.ExpectError(t, err, r.lock+"/golock-4242", tt.want)
 			}
 			for _, made := range []string{r.run + "/golock", r.tmp + "/golock-4242"} {
 				if _, err := os.Lstat(made); err == nil {

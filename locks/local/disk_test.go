@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestFullDiskDoesNotConcernAnExistingLock(t *testing.T) {
 	t.Parallel()
 	s := New(mount(t, "tmpfs", "size=64k"))
-	Release(t, take(t, s, "x"))
+	locktest.Release(t, take(t, s, "x"))
 	filler, err := os.Create(filepath.Join(s.path, "filler"))
 	testkit.Must(t, err)
 	defer filler.Close()
@@ -26,7 +26,7 @@ func TestFullDiskDoesNotConcernAnExistingLock(t *testing.T) {
 	}
 	isFull := func(err error, name string) {
 		t.Helper()
-		Says(t, err, unix.ENOSPC.Error(), lockPath(s.path, name))
+		locktest.ExpectError(t, err, unix.ENOSPC.Error(), lockPath(s.path, name))
 	}
 	isFull(fails(t, s, "new", s.path), "new")
 	if isInUse(t, lockPath(s.path, "new")) {
@@ -34,28 +34,28 @@ func TestFullDiskDoesNotConcernAnExistingLock(t *testing.T) {
 	}
 	for range 3 {
 		l := take(t, s, "x")
-		Refused(t, s, "x")
+		locktest.ExpectBusy(t, s, "x")
 		w := queue(t, s, "x")
-		Release(t, l)
-		Release(t, w.Granted())
+		locktest.Release(t, l)
+		locktest.Release(t, w.ExpectGrant())
 	}
 	var held []*lease
 	for range (firstSize - pageSize) / recordSize {
-		held = append(held, take(t, s, "x", Limit(0)))
+		held = append(held, take(t, s, "x", locktest.Limit(0)))
 	}
 	for _, limit := range []int{0, 1} { // one would be granted, one would wait
-		_, err := s.Join(background, NewRequest(t, "x", Limit(limit)))
+		_, err := s.Join(background, locktest.NewRequest(t, "x", locktest.Limit(limit)))
 		isFull(err, "x")
 	}
-	if got := List(t, s, "x"); len(got) != len(held) {
+	if got := locktest.List(t, s, "x"); len(got) != len(held) {
 		t.Errorf("%d entries for %d grants", len(got), len(held))
 	}
-	Release(t, held[1])
-	if got := take(t, s, "x", Limit(0)).Grant().Slots; got[0] != 1 {
+	locktest.Release(t, held[1])
+	if got := take(t, s, "x", locktest.Limit(0)).Grant().Slots; got[0] != 1 {
 		t.Errorf("slots %v, want the one that was given back", got)
 	}
 	testkit.Must(t, filler.Truncate(0))
-	take(t, s, "x", Limit(0))
+	take(t, s, "x", locktest.Limit(0))
 	take(t, s, "new")
 }
 
@@ -70,13 +70,13 @@ func TestFileSizeLimitAtEveryWrite(t *testing.T) {
 			if prepared {
 				l := take(t, s, "x")
 				last = l.Grant().Fence
-				Release(t, l)
+				locktest.Release(t, l)
 			}
 			c := startChild(t)
 			c.Ask(call{Do: "fsize", Number: size})
 			a := c.Try(call{Do: "join", Dir: s.path, Name: "x", Max: 1})
 			if a.Err == "" {
-				if Refused(t, s, "x"); a.Fence <= last {
+				if locktest.ExpectBusy(t, s, "x"); a.Fence <= last {
 					t.Errorf("size %d: fence %d after %d", size, a.Fence, last)
 				}
 				last = a.Fence
@@ -97,7 +97,7 @@ func TestFileSizeLimitAtEveryWrite(t *testing.T) {
 			if f := l.Grant().Fence; f <= last {
 				t.Errorf("size %d: fence %d after %d", size, f, last)
 			}
-			Refused(t, s, "x")
+			locktest.ExpectBusy(t, s, "x")
 		}
 	}
 }
@@ -107,17 +107,17 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
 	dir := mount(t, "tmpfs", "size=64k")
 	s := New(dir)
-	Release(t, take(t, s, "x"))
+	locktest.Release(t, take(t, s, "x"))
 	testkit.Eventually(t, "it is read-only", func() bool {
 		return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil
 	})
 	again := New(dir)
 	for _, name := range []string{"x", "new"} {
-		Says(t, fails(t, again, name, lockPath(dir, name)), unix.EROFS.Error(), "ReadWritePaths="+dir)
-		if got := List(t, again, name); len(got) != 0 {
+		locktest.ExpectError(t, fails(t, again, name, lockPath(dir, name)), unix.EROFS.Error(), "ReadWritePaths="+dir)
+		if got := locktest.List(t, again, name); len(got) != 0 {
 			t.Errorf("%v", got)
 		}
 	}
 	missing := New(filepath.Join(dir, "missing"))
-	Says(t, fails(t, missing, "x", filepath.Join(dir, "missing")), unix.EROFS.Error(), "ReadWritePaths="+dir)
+	locktest.ExpectError(t, fails(t, missing, "x", filepath.Join(dir, "missing")), unix.EROFS.Error(), "ReadWritePaths="+dir)
 }

@@ -65,32 +65,41 @@ func (x *examination) directory() {
 	// what is read-only.
 	refused := unix.Access(parent, unix.W_OK|unix.X_OK)
 	mayMake := refused == nil || x.store.path == "" && x.store.roots.user == 0 && unix.Access(x.existing, unix.W_OK|unix.X_OK) == nil
-	switch {
-	case x.opened.exists:
-		x.OK("directory", what)
-	case mayMake:
-		x.OK("directory", what+"; it does not exist yet, the first run makes it")
-	default:
-		x.Add(locks.Problem, "directory", what+"; it does not exist yet", "golock makes its last part, and may not write "+parent+": "+refused.Error(),
-			cmp.Or(hintReadOnly(refused, parent), "mkdir "+at+" for this user"))
+	fix := "mkdir " + at + " for this user"
+	if refused != nil {
+		fix = cmp.Or(hintReadOnly(refused, parent), fix)
 	}
+	x.Judge("directory",
+		locks.Row{When: x.opened.exists, Level: locks.OK, What: what},
+		locks.Row{When: mayMake, Level: locks.OK, What: what + "; it does not exist yet, the first run makes it"},
+		locks.Row{
+			When: true, Level: locks.Problem,
+			What: what + "; it does not exist yet",
+			Why:  fmt.Sprintf("golock makes its last part, and may not write %s: %v", parent, refused),
+			Fix:  fix,
+		},
+	)
 }
 
 // fileSystem reports the type of the file system. openDirectory has already refused types that it
 // knows to be on another machine.
 func (x *examination) fileSystem() {
 	m, err := locks.MountOf(x.existing)
-	if err != nil {
-		x.Add(locks.Note, "file system", "cannot be found out: "+err.Error(), "locks on a network file system could exclude nobody else", "")
-		return
-	}
 	what := m.Type + ", mounted on " + m.Point
-	if strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" || m.Type == "fakeowner" { // fakeowner is the type of Docker Desktop
-		x.Add(locks.Note, "file system", what, "golock does not know whether this one has locks of its own that others do not see",
-			"take a directory on a local disk, if other machines mount it too")
-		return
-	}
-	x.OK("file system", what)
+	isForeign := strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" || m.Type == "fakeowner" // of Docker Desktop
+	x.Judge("file system",
+		locks.Row{
+			When: err != nil, Level: locks.Note,
+			What: fmt.Sprintf("cannot be found out: %v", err),
+			Why:  "locks on a network file system could exclude nobody else",
+		},
+		locks.Row{
+			When: isForeign, Level: locks.Note, What: what,
+			Why: "golock does not know whether this one has locks of its own that others do not see",
+			Fix: "take a directory on a local disk, if other machines mount it too",
+		},
+		locks.Row{When: true, Level: locks.OK, What: what},
+	)
 }
 
 // mounts examines whether process 1 and the ancestors of this process see the same directory at the
@@ -138,24 +147,26 @@ func (x *examination) unprotected(ctx context.Context) {
 	}
 }
 
+// mode examines who may write to the directory, and who owns it.
 func (x *examination) mode() {
-	mode := x.opened.stat.Mode
+	mode, owner := x.opened.stat.Mode, x.opened.stat.Uid
 	what := fmt.Sprintf("%04o", mode&0o7777)
-	if mode&0o022 == 0 {
-		x.OK("mode", what+", only its owner may write")
-	} else {
-		why := "other users may make, and keep, locks here: that is how several share a directory, and all of them are trusted"
-		fix := "chmod 700 if only one user is meant"
-		if mode&unix.S_ISVTX == 0 {
-			what += ", without the sticky bit"
-			why += "; each can remove the others' lock files (golock notices that as long as /proc is there)"
-			fix = "chmod +t, or " + fix
-		}
-		x.Add(locks.Note, "mode", what, why, fix)
-	}
-	if owner := x.opened.stat.Uid; owner != 0 && owner != uint32(x.store.roots.euid) {
-		x.Add(locks.Note, "owner", fmt.Sprintf("the directory belongs to user %d", owner),
-			"who owns it can remove and replace what everybody has in it, and lead its path to another place",
-			"a directory of root's with the sticky bit (mkdir -m 1777), if that user is not trusted")
-	}
+	const why = "other users may make, and keep, locks here: that is how several share a directory, and all of them are trusted"
+	const fix = "chmod 700 if only one user is meant"
+	x.Judge("mode",
+		locks.Row{When: mode&0o022 == 0, Level: locks.OK, What: what + ", only its owner may write"},
+		locks.Row{When: mode&unix.S_ISVTX != 0, Level: locks.Note, What: what, Why: why, Fix: fix},
+		locks.Row{
+			When: true, Level: locks.Note,
+			What: what + ", without the sticky bit",
+			Why:  why + "; each can remove the others' lock files (golock notices that as long as /proc is there)",
+			Fix:  "chmod +t, or " + fix,
+		},
+	)
+	x.Judge("owner", locks.Row{
+		When: owner != 0 && owner != uint32(x.store.roots.euid), Level: locks.Note,
+		What: fmt.Sprintf("the directory belongs to user %d", owner),
+		Why:  "who owns it can remove and replace what everybody has in it, and lead its path to another place",
+		Fix:  "a directory of root's with the sticky bit (mkdir -m 1777), if that user is not trusted",
+	})
 }

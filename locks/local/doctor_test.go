@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -19,21 +19,21 @@ func TestDoctorDirectory(t *testing.T) {
 	dir := testkit.Place(t, 0o1777)
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, fileName("strange")), []byte("a text"), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
-	found := Examine(t, New(dir))
-	Level(t, found, "mode", locks.Note, "1777")
-	Level(t, found, "rehearsal", locks.OK, "given back")
+	found := locktest.Examine(t, New(dir))
+	locktest.ExpectFinding(t, found, "mode", locks.Note, "1777")
+	locktest.ExpectFinding(t, found, "rehearsal", locks.OK, "given back")
 	files, err := os.ReadDir(dir)
 	testkit.Must(t, err)
 	if len(files) != 2 {
 		t.Errorf("left behind: %v", files)
 	}
 	testkit.Must(t, unix.Chmod(dir, 0o777))
-	Level(t, Examine(t, New(dir)), "mode", locks.Note, "without the sticky bit")
-	if f, told := Examine(t, New(dir))["owner"]; told {
+	locktest.ExpectFinding(t, locktest.Examine(t, New(dir)), "mode", locks.Note, "without the sticky bit")
+	if f, told := locktest.Examine(t, New(dir))["owner"]; told {
 		t.Errorf("%+v", f)
 	}
 	testkit.Must(t, os.Chown(dir, somebody, somebody))
-	Level(t, Examine(t, New(dir)), "owner", locks.Note, "belongs to user 4242")
+	locktest.ExpectFinding(t, locktest.Examine(t, New(dir)), "owner", locks.Note, "belongs to user 4242")
 }
 
 // A process with mounts of its own: what counts is whether the directory is the same one. (One

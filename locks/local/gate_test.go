@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
 // insideGate starts a child that stays inside the gate of a name.
 func insideGate(t *testing.T, s *Store, name string) *child {
 	t.Helper()
-	Release(t, take(t, s, name))
+	locktest.Release(t, take(t, s, name))
 	c := startChild(t)
 	c.Ask(call{Do: "gate", Dir: s.path, Name: name})
 	return c
@@ -32,11 +32,11 @@ func TestProcessStoppedInsideGateIsNamed(t *testing.T) {
 	c.Stop()
 	pid := strconv.Itoa(c.PID)
 	began := time.Now()
-	Says(t, fails(t, s, "x", lockPath(s.path, "x")), "process "+pid+" is stopped")
+	locktest.ExpectError(t, fails(t, s, "x", lockPath(s.path, "x")), "process "+pid+" is stopped")
 	testkit.Lasted(t, began, gateWait, time.Hour) // who is only slow is waited for
 	_, err := s.Entries(background, "x")
-	Says(t, err, pid)
-	Release(t, take(t, s, "y")) // other names are not concerned
+	locktest.ExpectError(t, err, pid)
+	locktest.Release(t, take(t, s, "y")) // other names are not concerned
 	c.Kill()
 	take(t, s, "x")
 }
@@ -47,9 +47,9 @@ func TestRunningProcessInsideGateIsWaitedFor(t *testing.T) {
 	s := New(t.TempDir())
 	c := insideGate(t, s, "x")
 	err := openLock(t, s, "x").gate(background, unix.F_WRLCK, gateWait) // Join allows gateLimit
-	Says(t, err, strconv.Itoa(c.PID))
+	locktest.ExpectError(t, err, strconv.Itoa(c.PID))
 	done := make(chan error, 1)
-	go func() { done <- serve(s, NewRequest(t, "x", NoWait), func() {}) }()
+	go func() { done <- serve(s, locktest.NewRequest(t, "x", locktest.NoWait), func() {}) }()
 	select {
 	case err := <-done:
 		t.Fatalf("Join = %v while another process is inside", err)
@@ -66,7 +66,7 @@ func TestRunningProcessInsideGateIsWaitedFor(t *testing.T) {
 func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := New(t.TempDir())
-	Release(t, take(t, s, "x"))
+	locktest.Release(t, take(t, s, "x"))
 	crowd, newcomer := openLock(t, s, "x"), openLock(t, s, "x")
 	testkit.Must(t, crowd.gate(background, unix.F_WRLCK, forever))
 	done := make(chan error, 1)
@@ -95,19 +95,19 @@ func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {
 	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
 	holder := take(t, s, "x")
-	stays, leaves := queue(t, s, "x"), queue(t, s, "x", Priority(1))
+	stays, leaves := queue(t, s, "x"), queue(t, s, "x", locktest.Priority(1))
 	testkit.AwaitSleepers(t, path, 2)
 	c := startChild(t)
 	c.Ask(call{Do: "gate", Dir: s.path, Name: "x"})
 	c.Stop()
-	Release(t, holder)
+	locktest.Release(t, holder)
 	testkit.AwaitSleepers(t, path, 2) // one on the gate, one on the one in front
 	staysQueued(leaves, gateWait*3/2)
 	leaves.Leave()
 	staysQueued(stays, gateWait*3/2)
 	c.Continue()
 	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
-	Release(t, stays.Granted())
+	locktest.Release(t, stays.ExpectGrant())
 }
 
 // Who gives up at the gate closes its file while a goroutine still sleeps on
@@ -139,7 +139,7 @@ func TestGivingUpAtTheGateOpensNoOther(t *testing.T) {
 // leavesNothingOpen demands, when it is called again, that no goroutine and no descriptor has
 // been left since.
 func leavesNothingOpen(t *testing.T, s *Store) (check func()) {
-	Release(t, take(t, s, "x"))
+	locktest.Release(t, take(t, s, "x"))
 	goroutines, files := goleak.IgnoreCurrent(), openFiles(t)
 	return func() {
 		t.Helper()
@@ -158,25 +158,25 @@ func TestCancelledWaitsLeaveNothingOpen(t *testing.T) {
 	check := leavesNothingOpen(t, s)
 	var held []*lease
 	for range 4 {
-		held = append(held, take(t, s, "x", Limit(4)))
+		held = append(held, take(t, s, "x", locktest.Limit(4)))
 	}
 	single := take(t, s, "y")
-	waiters := []*WaiterOf[*lease]{
-		queue(t, s, "x", Limit(4), Weight(2)), // a goroutine for each of three holders
-		queue(t, s, "x", Limit(4)),            // behind another waiter
-		queue(t, s, "y"),                      // one holder after the other
+	waiters := []*locktest.WaiterOf[*lease]{
+		queue(t, s, "x", locktest.Limit(4), locktest.Weight(2)), // a goroutine for each of three holders
+		queue(t, s, "x", locktest.Limit(4)),                     // behind another waiter
+		queue(t, s, "y"),                                        // one holder after the other
 	}
 	testkit.AwaitSleepers(t, lockPath(dir, "x"), 4)
 	testkit.AwaitSleepers(t, lockPath(dir, "y"), 1)
-	Refused(t, s, "y")
+	locktest.ExpectBusy(t, s, "y")
 	for _, w := range waiters {
 		w.Leave()
 	}
-	if got := List(t, s, "x"); len(got) != len(held) {
+	if got := locktest.List(t, s, "x"); len(got) != len(held) {
 		t.Errorf("%d entries are left beside %d holders", len(got)-len(held), len(held))
 	}
 	for _, l := range append(held, single) {
-		Release(t, l)
+		locktest.Release(t, l)
 	}
 	check()
 }
@@ -189,10 +189,10 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 	check := leavesNothingOpen(t, s)
 	var held []*lease
 	for range 4 {
-		held = append(held, take(t, s, "x", Limit(4)))
+		held = append(held, take(t, s, "x", locktest.Limit(4)))
 	}
 	files := openFiles(t) - 2*len(held)
-	joined, err := s.Join(background, NewRequest(t, "x", Limit(4)))
+	joined, err := s.Join(background, locktest.NewRequest(t, "x", locktest.Limit(4)))
 	testkit.Must(t, err)
 	file := joined.(*ticket).place.Load().file
 	granted := make(chan locks.Lease, 1)
@@ -201,7 +201,7 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 		granted <- l
 	}()
 	testkit.AwaitSleepers(t, lockPath(dir, "x"), 4)
-	Release(t, held[2])
+	locktest.Release(t, held[2])
 	l := <-granted
 	if l == nil {
 		t.Fatal("no grant")
@@ -212,9 +212,9 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 		t.Errorf("the sleepers' descriptor is of %s, %v", to, err)
 	}
 	for _, h := range held {
-		Release(t, h)
+		locktest.Release(t, h)
 	}
 	testkit.Eventually(t, "what only the waiter needed is closed", func() bool { return openFiles(t) <= files+2 })
-	Release(t, l)
+	locktest.Release(t, l)
 	check()
 }

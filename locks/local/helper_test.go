@@ -18,7 +18,7 @@ import (
 
 	"golock/internal/procfs"
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 
 var background = context.Background()
 
-func command(argv ...string) Change { return func(r *locks.Request) { r.Command = argv } }
+func command(argv ...string) locktest.Change { return func(r *locks.Request) { r.Command = argv } }
 
 // openLock opens the lock file of a name beside the store.
 func openLock(t testing.TB, s *Store, name string) *lockFile {
@@ -66,20 +66,20 @@ func openLock(t testing.TB, s *Store, name string) *lockFile {
 func lockPath(dir, name string) string { return filepath.Join(dir, fileName(name)) }
 
 // take must be granted at once.
-func take(t testing.TB, s *Store, name string, changes ...Change) *lease {
+func take(t testing.TB, s *Store, name string, changes ...locktest.Change) *lease {
 	t.Helper()
-	return GetOf[*lease](t, s, name, append(changes, NoWait)...)
+	return locktest.AcquireAs[*lease](t, s, name, append(changes, locktest.NoWait)...)
 }
 
 // fails joins without waiting, and must be told of something that is wrong
 // with path.
 func fails(t testing.TB, s *Store, name, path string) error {
 	t.Helper()
-	_, err := s.Join(background, NewRequest(t, name, NoWait))
+	_, err := s.Join(background, locktest.NewRequest(t, name, locktest.NoWait))
 	if !errors.As(err, new(*locks.PathError)) {
 		t.Fatalf("Join(%q) = %v, want an error of the file", name, err)
 	}
-	Says(t, err, path)
+	locktest.ExpectError(t, err, path)
 	return err
 }
 
@@ -98,18 +98,18 @@ func serve(s *Store, r locks.Request, inside func()) error {
 }
 
 // queue has to wait, in the background.
-func queue(t testing.TB, s *Store, name string, changes ...Change) *WaiterOf[*lease] {
+func queue(t testing.TB, s *Store, name string, changes ...locktest.Change) *locktest.WaiterOf[*lease] {
 	t.Helper()
-	return QueueOf[*lease](t, s, name, changes...)
+	return locktest.EnqueueAs[*lease](t, s, name, changes...)
 }
 
 // staysQueued proves as well as can be that w is not granted: for this long.
-func staysQueued(w *WaiterOf[*lease], long time.Duration) {
+func staysQueued(w *locktest.WaiterOf[*lease], long time.Duration) {
 	select {
 	case <-w.Done:
 	case <-time.After(long):
 	}
-	w.Waits()
+	w.ExpectWaiting()
 }
 
 // guard tells if more are inside than may be, independently of the store.

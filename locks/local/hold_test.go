@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -22,7 +22,7 @@ func headerOf(t *testing.T, path string) header {
 func TestFenceGrowsWhenTheClockIsSetBack(t *testing.T) {
 	s := New(t.TempDir())
 	path := lockPath(s.path, "x")
-	Release(t, take(t, s, "x"))
+	locktest.Release(t, take(t, s, "x"))
 	h := headerOf(t, path)
 	h.fence += 3600e6
 	patched(0, h.encode())(t, path)
@@ -36,7 +36,7 @@ func TestFenceGrowsWhenTheClockIsSetBack(t *testing.T) {
 // ticket again. Who is refused uses none.
 func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 	s := New(t.TempDir())
-	Release(t, take(t, s, "x"))
+	locktest.Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
 	patched(pageSize, make([]byte, recordSize))(t, path) // nothing is to be freed
 	was := headerOf(t, path)
@@ -57,11 +57,11 @@ func TestHeaderIsWrittenBeforeTheRecord(t *testing.T) {
 		t.Error("something is locked after the error")
 	}
 	take(t, s, "x")
-	if e := List(t, s, "x"); len(e) != 1 || e[0].Claim.Ticket != was.next+1 {
+	if e := locktest.List(t, s, "x"); len(e) != 1 || e[0].Claim.Ticket != was.next+1 {
 		t.Errorf("%+v, want a ticket after %d, which is used up", e, was.next)
 	}
 	was = headerOf(t, path)
-	Refused(t, s, "x")
+	locktest.ExpectBusy(t, s, "x")
 	if now := headerOf(t, path); now != was {
 		t.Errorf("one who was refused changed the table: %+v, was %+v", now, was)
 	}

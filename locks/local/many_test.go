@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -43,7 +43,7 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 		s := New(t.TempDir())
 		var held []*lease
 		for i := range many {
-			l := take(t, s, "x", Limit(0))
+			l := take(t, s, "x", locktest.Limit(0))
 			if got := l.Grant().Slots; !reflect.DeepEqual(got, []int{i}) {
 				t.Fatalf("slots %v, want %d", got, i)
 			}
@@ -54,16 +54,16 @@ func TestFewThreadsForManyHolders(t *testing.T) {
 		if _, threads := status(t, c.PID, "Pid"); threads > 20 {
 			t.Errorf("the waiter has %d threads", threads)
 		}
-		busy := Refused(t, s, "x", Limit(0)) // behind the one who waits
+		busy := locktest.ExpectBusy(t, s, "x", locktest.Limit(0)) // behind the one who waits
 		if len(busy.Holders) != many || busy.Waiters != 1 {
 			t.Errorf("%d holders and %d waiters", len(busy.Holders), busy.Waiters)
 		}
 		// The first, the last and all between, in an order that is none of its own.
 		for i := range many - most {
-			Release(t, held[(i*7+3)%many])
+			locktest.Release(t, held[(i*7+3)%many])
 		}
 		c.Silent(stillBusy / 5)
-		Release(t, held[((many-most)*7+3)%many])
+		locktest.Release(t, held[((many-most)*7+3)%many])
 		if a := c.Hear(); a.Err != "" || !slices.Contains(a.Slots, 0) && most == 1 {
 			t.Errorf("%+v", a)
 		}
@@ -78,7 +78,7 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 	path := lockPath(s.path, "x")
 	var held []*lease
 	for range 3 {
-		held = append(held, take(t, s, "x", Limit(3)))
+		held = append(held, take(t, s, "x", locktest.Limit(3)))
 	}
 	first := queueChild(t, s, 3, 3)
 	testkit.AwaitSleepers(t, path, 1)
@@ -98,19 +98,19 @@ func TestWaitersBehindTheFirstSleep(t *testing.T) {
 		quiet++
 	}
 	for range 8 {
-		w := queue(t, s, "x", Limit(3))
-		Refused(t, s, "x", Limit(3))
+		w := queue(t, s, "x", locktest.Limit(3))
+		locktest.ExpectBusy(t, s, "x", locktest.Limit(3))
 		staysQueued(w, stillBusy/5)
 		w.Leave()
 		if len(held) > 1 { // this wakes the first, who still has no room
-			Release(t, held[0])
+			locktest.Release(t, held[0])
 			held = held[1:]
 		}
 	}
 	if n := wakeups() - was; n != 0 {
 		t.Errorf("the second waiter woke up %d times", n)
 	}
-	Release(t, held[0])
+	locktest.Release(t, held[0])
 	if a := first.Hear(); a.Err != "" {
 		t.Errorf("%+v", a)
 	}
@@ -128,25 +128,25 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 	first := take(t, s, "x")
 	c := queueChild(t, s, 1, 1)
 	testkit.AwaitSleepers(t, path, 1)
-	waiters := []*WaiterOf[*lease]{queue(t, s, "x")}
+	waiters := []*locktest.WaiterOf[*lease]{queue(t, s, "x")}
 	testkit.AwaitSleepers(t, path, 2)
 	waiters = append(waiters, queue(t, s, "x"))
 	testkit.AwaitSleepers(t, path, 3)
 
 	// The child is granted and never settles. Its death wakes the next.
-	Release(t, first)
+	locktest.Release(t, first)
 	if a := c.Hear(); a.Err != "" {
 		t.Fatal(a.Err)
 	}
-	if e := List(t, s, "x"); len(e) != 3 || e[0].PID != c.PID || e[1].Position != 1 || e[2].Position != 2 {
+	if e := locktest.List(t, s, "x"); len(e) != 3 || e[0].PID != c.PID || e[1].Position != 1 || e[2].Position != 2 {
 		t.Errorf("%+v", e)
 	}
-	if busy := Refused(t, s, "x"); busy.Waiters != 2 || len(busy.Holders) != 1 {
+	if busy := locktest.ExpectBusy(t, s, "x"); busy.Waiters != 2 || len(busy.Holders) != 1 {
 		t.Errorf("%+v", busy)
 	}
 	c.Kill()
 
-	second := waiters[0].Granted()
+	second := waiters[0].ExpectGrant()
 	queued := func() bool {
 		return openLock(t, s, "x").isLocked(waitByte(second.place.self.ticket), 1)
 	}
@@ -160,6 +160,6 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 	}
 	testkit.AwaitSleepers(t, path, 1)
 	staysQueued(waiters[1], 0)
-	Release(t, second)
-	Release(t, waiters[1].Granted())
+	locktest.Release(t, second)
+	locktest.Release(t, waiters[1].ExpectGrant())
 }

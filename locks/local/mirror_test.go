@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -18,9 +18,9 @@ func TestMirrorIsRefused(t *testing.T) {
 	origin, mirror := t.TempDir(), t.TempDir()
 	testkit.Output(t, "", testkit.Need(t, "bindfs"), origin, mirror)
 	t.Cleanup(func() { testkit.Must(t, unix.Unmount(mirror, 0)) })
-	_, err := New(mirror).Join(background, NewRequest(t, "x", Limit(1)))
+	_, err := New(mirror).Join(background, locktest.NewRequest(t, "x", locktest.Limit(1)))
 	if err == nil || !strings.Contains(err.Error(), "is on fuse") {
 		t.Errorf("in the mirror: %v", err)
 	}
-	Release(t, TakeUnit(t, New(origin), 1))
+	locktest.Release(t, locktest.AcquirePlain(t, New(origin), 1))
 }

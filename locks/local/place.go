@@ -276,7 +276,8 @@ func (p *place) mayEnclose(h *record) bool {
 // sleep returns when what is in the way may have gone.
 func (p *place) sleep(ctx context.Context) error {
 	var look <-chan time.Time
-	switch v := p.view; {
+	v := p.view
+	switch {
 	case v.removed, v.damaged:
 		look = time.After(recheck)
 	case v.front != nil:

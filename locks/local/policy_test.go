@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -28,8 +28,8 @@ func rewrite(t *testing.T, path string, by func(*record)) {
 func TestHoldOfAnotherBoot(t *testing.T) {
 	dir := t.TempDir()
 	s := New(dir)
-	Release(t, take(t, s, "x", Hold(time.Hour)))
-	if busy := Refused(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
+	locktest.Release(t, take(t, s, "x", locktest.Hold(time.Hour)))
+	if busy := locktest.ExpectBusy(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
 		t.Fatalf("holders %+v", busy.Holders)
 	}
 	rewrite(t, lockPath(dir, "x"), func(r *record) { r.boot[0]++ })
@@ -41,13 +41,13 @@ func TestHoldOfAnotherBoot(t *testing.T) {
 func TestEvictionBesideAStaleRecord(t *testing.T) {
 	dir := t.TempDir()
 	s := New(dir)
-	stale := take(t, s, "x", Limit(2))
-	held := take(t, s, "x", Limit(2), Hold(time.Hour))
-	Release(t, held)
-	Release(t, stale)
+	stale := take(t, s, "x", locktest.Limit(2))
+	held := take(t, s, "x", locktest.Limit(2), locktest.Hold(time.Hour))
+	locktest.Release(t, held)
+	locktest.Release(t, stale)
 	rewrite(t, lockPath(dir, "x"), func(r *record) { r.id = held.Grant().Ref.ID })
 	testkit.Must(t, s.Evict(background, []locks.Ref{held.Grant().Ref}, "a test")[0])
-	if left := List(t, s, "x"); len(left) != 0 {
+	if left := locktest.List(t, s, "x"); len(left) != 0 {
 		t.Errorf("left: %+v", left)
 	}
 }
@@ -57,7 +57,7 @@ func TestEvictionBesideAStaleRecord(t *testing.T) {
 func TestEvictorFits(t *testing.T) {
 	dir := t.TempDir()
 	s := New(dir)
-	l := take(t, s, "x", Limit(maxUnits), Weight(maxUnits/2), command(strings.Repeat("c", 2000)))
+	l := take(t, s, "x", locktest.Limit(maxUnits), locktest.Weight(maxUnits/2), command(strings.Repeat("c", 2000)))
 	// Every second slot of those that there can be.
 	rewrite(t, lockPath(dir, "x"), func(r *record) {
 		r.weight = maxUnits / 2
@@ -84,8 +84,8 @@ func TestEvictorFits(t *testing.T) {
 // as one who keeps the slot.
 func TestSlotOwners(t *testing.T) {
 	s := New(t.TempDir())
-	l := take(t, s, "x", Limit(2))
-	other := take(t, s, "x", Limit(2))
+	l := take(t, s, "x", locktest.Limit(2))
+	other := take(t, s, "x", locktest.Limit(2))
 	f := openLock(t, s, "x")
 	testkit.Must(t, f.gate(background, unix.F_WRLCK, gateLimit))
 	file := f.kernelName()
@@ -97,7 +97,7 @@ func TestSlotOwners(t *testing.T) {
 	if !owns(os.Getpid(), file, l) || !owns(os.Getpid(), file, other) {
 		t.Error("the holder does not keep its slot")
 	}
-	Release(t, other)
+	locktest.Release(t, other)
 	if owns(os.Getpid(), file, other) || !owns(os.Getpid(), file, l) {
 		t.Error("released, and still kept, or not released and not kept")
 	}

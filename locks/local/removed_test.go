@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/internal/procfs"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -50,12 +50,12 @@ var removals = map[string]func(t *testing.T, dir, name string){
 	},
 	"file replaced by another directory's": func(t *testing.T, dir, name string) {
 		other := New(dir + ".other")
-		Release(t, take(t, other, name))
+		locktest.Release(t, take(t, other, name))
 		testkit.Must(t, os.Rename(lockPath(other.path, name), lockPath(dir, name)))
 	},
 	"directory replaced by another one": func(t *testing.T, dir, name string) {
 		other := New(dir + ".other")
-		Release(t, take(t, other, name))
+		locktest.Release(t, take(t, other, name))
 		testkit.Must(t, os.Rename(dir, dir+".old"))
 		testkit.Must(t, os.Rename(other.path, dir))
 	},
@@ -72,15 +72,15 @@ func TestRemovedWhileHeld(t *testing.T) {
 		holder := take(t, s, "x")
 		in := guard{t: t, most: 1}
 		in.inside.Add(1)
-		old := []*WaiterOf[*lease]{queue(t, s, "x"), queue(t, New(dir), "x")}
+		old := []*locktest.WaiterOf[*lease]{queue(t, s, "x"), queue(t, New(dir), "x")}
 		testkit.AwaitSleepers(t, lockPath(dir, "x"), 2)
 		remove(t, dir, "x")
 
 		fresh := New(dir)
-		if busy := Refused(t, fresh, "x"); !strings.Contains(busy.Error(), "removed") {
+		if busy := locktest.ExpectBusy(t, fresh, "x"); !strings.Contains(busy.Error(), "removed") {
 			t.Errorf("%v does not say why", busy)
 		}
-		if busy := Refused(t, s, "x"); !strings.Contains(busy.Error(), "removed") {
+		if busy := locktest.ExpectBusy(t, s, "x"); !strings.Contains(busy.Error(), "removed") {
 			t.Errorf("%v does not say why to one who was there before", busy)
 		}
 		all := append(old, queue(t, fresh, "x"), queue(t, s, "x"))
@@ -97,9 +97,9 @@ func TestRemovedWhileHeld(t *testing.T) {
 			})
 		}
 		in.inside.Add(-1)
-		Release(t, holder)
+		locktest.Release(t, holder)
 		for _, w := range all {
-			w.Granted()
+			w.ExpectGrant()
 		}
 		served.Wait()
 		take(t, fresh, "x")
@@ -124,14 +124,14 @@ func TestRemovedAgainAndAgain(t *testing.T) {
 			for i := range people {
 				crowd.Go(func() {
 					for served := 0; served < rounds; {
-						r := NewRequest(t, "x", Limit(most))
+						r := locktest.NewRequest(t, "x", locktest.Limit(most))
 						r.NoWait = i%2 == 0
 						err := serve(New(dir), r, in.visit)
 						switch {
 						case err == nil:
 							served++
 							granted.Add(1)
-						case IsBusy(err):
+						case locktest.IsBusy(err):
 							time.Sleep(time.Millisecond)
 						default:
 							t.Error(err)
@@ -226,13 +226,13 @@ func TestRemovedWhileHeldOnMounts(t *testing.T) {
 	overlay := mount(t, "overlay", "lowerdir="+mount(t, "tmpfs", "size=1m")+",upperdir="+upper+"/up,workdir="+upper+"/work")
 	for here, there := range map[string]string{dir: other, overlay: overlay} {
 		holder := take(t, New(here), "x")
-		Refused(t, New(there), "x")
+		locktest.ExpectBusy(t, New(there), "x")
 		testkit.Must(t, os.Remove(lockPath(here, "x")))
-		if busy := Refused(t, New(there), "x"); busy.Reason == "" {
+		if busy := locktest.ExpectBusy(t, New(there), "x"); busy.Reason == "" {
 			t.Errorf("%s: %+v does not tell why", there, busy)
 		}
-		Release(t, holder)
-		Release(t, take(t, New(there), "x"))
+		locktest.Release(t, holder)
+		locktest.Release(t, take(t, New(there), "x"))
 	}
 }
 
@@ -246,7 +246,7 @@ func TestSamePathOnAnotherDeviceIsAnotherLock(t *testing.T) {
 	testkit.Must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	take(t, New(dir), "x")
-	Release(t, holder)
+	locktest.Release(t, holder)
 }
 
 // Two containers have different directories at the same path, on one file system: these are two locks.
@@ -263,18 +263,18 @@ func TestSamePathOfAnotherDirectoryIsAnotherLock(t *testing.T) {
 	testkit.Must(t, unix.Unmount(place, unix.MNT_DETACH))
 	bind(other)
 	second := take(t, New(place), "x")
-	Refused(t, New(one), "x")
-	Refused(t, New(other), "x")
+	locktest.ExpectBusy(t, New(one), "x")
+	locktest.ExpectBusy(t, New(other), "x")
 
 	// The directory is removed and made again where it really is.
 	testkit.Must(t, os.RemoveAll(other))
 	testkit.Must(t, os.Mkdir(other, 0o700))
-	if busy := Refused(t, New(other), "x"); busy.Reason == "" {
+	if busy := locktest.ExpectBusy(t, New(other), "x"); busy.Reason == "" {
 		t.Errorf("%+v does not tell why", busy)
 	}
-	Release(t, second)
-	Release(t, take(t, New(other), "x"))
-	Release(t, first)
+	locktest.Release(t, second)
+	locktest.Release(t, take(t, New(other), "x"))
+	locktest.Release(t, first)
 }
 
 // systemd-tmpfiles leaves a directory alone that is flock'ed. It is, as long as
@@ -299,12 +299,12 @@ func TestDirectoryIsMarkedAsInUse(t *testing.T) {
 	if !marked() {
 		t.Error("not marked while one holds and one waits")
 	}
-	Release(t, holder)
-	w.Granted()
+	locktest.Release(t, holder)
+	w.ExpectGrant()
 	if !marked() {
 		t.Error("not marked while one holds")
 	}
-	Release(t, w.Lease)
+	locktest.Release(t, w.Lease)
 	testkit.Eventually(t, "the mark is gone with the last holder", func() bool { return !marked() })
 
 	c := startChild(t)
@@ -315,14 +315,14 @@ func TestDirectoryIsMarkedAsInUse(t *testing.T) {
 	if !marked() {
 		t.Error("not marked while an heir holds")
 	}
-	Sweep(t, s, 0, 0)
-	if busy := Refused(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Orphaned {
+	locktest.ExpectSwept(t, s, 0, 0)
+	if busy := locktest.ExpectBusy(t, s, "x"); len(busy.Holders) != 1 || !busy.Holders[0].Orphaned {
 		t.Errorf("%+v, want the orphaned holder", busy.Holders)
 	}
 	w = queue(t, s, "x")
 	testkit.AwaitSleepers(t, lockPath(dir, "x"), 1)
-	w.Waits()
+	w.ExpectWaiting()
 	reap(t, heir)
-	Release(t, w.Granted())
+	locktest.Release(t, w.ExpectGrant())
 	testkit.Eventually(t, "the mark is gone with the heir", func() bool { return !marked() })
 }

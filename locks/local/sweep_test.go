@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -19,11 +19,11 @@ func TestSweepTakesOnlyWhatNobodyUses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := New(dir)
-	if err := locks.Holds(background, New(dir+"/none"), NewRequest(t, "x").Ref); err != locks.ErrLost {
+	if err := locks.Holds(background, New(dir+"/none"), locktest.NewRequest(t, "x").Ref); err != locks.ErrLost {
 		t.Errorf("Holds without a directory: %v", err)
 	}
 	take(t, s, "held")
-	Release(t, take(t, s, "unused"))
+	locktest.Release(t, take(t, s, "unused"))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "note.txt"), nil, 0o600))
 	foreign := filepath.Join(dir, "x."+locks.KeyOf("x").String()+".lock")
 	testkit.Must(t, os.WriteFile(foreign, []byte("not a lock file"), 0o600))
@@ -33,12 +33,12 @@ func TestSweepTakesOnlyWhatNobodyUses(t *testing.T) {
 	testkit.Must(t, os.WriteFile(other, header, 0o600))
 
 	_, err := s.Sweep(background, "", time.Hour)
-	Says(t, err, "format 9")
+	locktest.ExpectError(t, err, "format 9")
 	testkit.Must(t, os.Remove(other))
 	if !testkit.Exists(lockPath(dir, "unused")) {
 		t.Fatal("a young file was removed")
 	}
-	Sweep(t, s, 0, 1)
+	locktest.ExpectSwept(t, s, 0, 1)
 	if testkit.Exists(lockPath(dir, "unused")) || !testkit.Exists(lockPath(dir, "held")) || !testkit.Exists(foreign) || !testkit.Exists(dir+"/note.txt") {
 		t.Fatal("the wrong file was removed")
 	}
@@ -56,19 +56,19 @@ func TestSweepFreesRecordsOfTheDead(t *testing.T) {
 	}
 	dead.Kill()
 	live := take(t, s, "y")
-	Sweep(t, s, 0, 1) // with their file
-	Release(t, live)
+	locktest.ExpectSwept(t, s, 0, 1) // with their file
+	locktest.Release(t, live)
 
 	dead = startChild(t)
 	dead.Ask(call{Do: "join", Dir: s.path, Name: "x", Max: 3})
-	live = take(t, s, "x", Limit(3))
+	live = take(t, s, "x", locktest.Limit(3))
 	dead.Kill()
-	Sweep(t, s, time.Hour, 0)
-	Sweep(t, s, 0, 2) // one record, and the file of y
-	if got := List(t, s, "x"); len(got) != 1 || got[0].Ref != live.Grant().Ref {
+	locktest.ExpectSwept(t, s, time.Hour, 0)
+	locktest.ExpectSwept(t, s, 0, 2) // one record, and the file of y
+	if got := locktest.List(t, s, "x"); len(got) != 1 || got[0].Ref != live.Grant().Ref {
 		t.Fatalf("left are %v", got)
 	}
-	Refused(t, s, "x")
+	locktest.ExpectBusy(t, s, "x")
 }
 
 // A table that cannot be read says nothing; the locks do.
@@ -78,12 +78,12 @@ func TestSweepOfDamagedFile(t *testing.T) {
 	l := take(t, s, "x")
 	path := lockPath(s.path, "x")
 	patched(40, []byte("damage"))(t, path)
-	Sweep(t, s, 0, 0)
+	locktest.ExpectSwept(t, s, 0, 0)
 	if !testkit.Exists(path) {
 		t.Fatal("the file of a holder was removed")
 	}
-	Release(t, l)
-	Sweep(t, s, 0, 1)
+	locktest.Release(t, l)
+	locktest.ExpectSwept(t, s, 0, 1)
 }
 
 // A file that has come into the place of the one that was opened is another
@@ -91,7 +91,7 @@ func TestSweepOfDamagedFile(t *testing.T) {
 func TestSweepOfReplacedFile(t *testing.T) {
 	t.Parallel()
 	s := New(t.TempDir())
-	Release(t, take(t, s, "x"))
+	locktest.Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
 	gate := openLock(t, s, "x")
 	testkit.Must(t, gate.gate(background, unix.F_WRLCK, gateLimit))
@@ -107,5 +107,5 @@ func TestSweepOfReplacedFile(t *testing.T) {
 	if n := <-swept; n != 0 || !testkit.Exists(path) {
 		t.Errorf("%d removed, the file is there: %v", n, testkit.Exists(path))
 	}
-	Release(t, l)
+	locktest.Release(t, l)
 }

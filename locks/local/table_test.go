@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -271,7 +271,7 @@ func FuzzFile(f *testing.F) {
 		for range 2 {
 			text := ""
 			_, _ = New(dir).Entries(background, name) // ends
-			if err := serve(New(dir), NewRequest(t, name, NoWait), func() {}); err != nil {
+			if err := serve(New(dir), locktest.NewRequest(t, name, locktest.NoWait), func() {}); err != nil {
 				text = err.Error()
 			}
 			switch {
@@ -350,37 +350,37 @@ func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
 			s := New(t.TempDir())
 			var held []*lease
 			for range 6 { // more than a new file has records
-				held = append(held, take(t, s, "x", Limit(0)))
+				held = append(held, take(t, s, "x", locktest.Limit(0)))
 			}
-			waiters := []*WaiterOf[*lease]{queue(t, s, "x"), queue(t, s, "x")}
+			waiters := []*locktest.WaiterOf[*lease]{queue(t, s, "x"), queue(t, s, "x")}
 			path := lockPath(s.path, "x")
 			testkit.AwaitSleepers(t, path, len(waiters))
 			damage(t, path)
 			was := fingerprint(t, path)
 			for _, l := range held {
-				Says(t, fails(t, s, "x", path), errDamaged.Error())
+				locktest.ExpectError(t, fails(t, s, "x", path), errDamaged.Error())
 				_, err := s.Entries(background, "x")
-				Says(t, err, path)
+				locktest.ExpectError(t, err, path)
 				if fingerprint(t, path) != was {
 					t.Error("the file was changed")
 				}
-				Release(t, l)
+				locktest.Release(t, l)
 			}
 			first, second := waiters[0], waiters[1]
-			testkit.Eventually(t, "one is granted", func() bool { return first.IsOver() || second.IsOver() })
-			if second.IsOver() {
+			testkit.Eventually(t, "one is granted", func() bool { return first.HasEnded() || second.HasEnded() })
+			if second.HasEnded() {
 				first, second = second, first
 			}
-			Release(t, first.Granted())
-			last := second.Granted().Grant().Fence
-			Release(t, second.Lease)
-			if got := List(t, s, "x"); len(got) != 0 {
+			locktest.Release(t, first.ExpectGrant())
+			last := second.ExpectGrant().Grant().Fence
+			locktest.Release(t, second.Lease)
+			if got := locktest.List(t, s, "x"); len(got) != 0 {
 				t.Errorf("Entries shows %v", got)
 			}
 			if g := take(t, s, "x").Grant(); g.Fence <= last || !reflect.DeepEqual(g.Slots, []int{0}) {
 				t.Errorf("granted %+v after fence %d", g, last)
 			}
-			Refused(t, s, "x")
+			locktest.ExpectBusy(t, s, "x")
 			if info, err := os.Stat(path); err != nil || info.Size() != firstSize {
 				t.Errorf("the repaired file: %v, %v", info, err)
 			}
@@ -397,15 +397,15 @@ func TestOtherFormatIsLeftAlone(t *testing.T) {
 	was := fingerprint(t, path)
 	look := func() {
 		t.Helper()
-		Says(t, fails(t, s, "x", path), "format 77", fmt.Sprintf("format %d", format))
+		locktest.ExpectError(t, fails(t, s, "x", path), "format 77", fmt.Sprintf("format %d", format))
 		_, err := s.Entries(background, "x")
-		Says(t, err, "format 77")
+		locktest.ExpectError(t, err, "format 77")
 		if fingerprint(t, path) != was {
 			t.Error("the file was changed")
 		}
 	}
 	look()
-	Release(t, l)
+	locktest.Release(t, l)
 	look()
 	patched(8, []byte{format})(t, path)
 	take(t, s, "x")
@@ -416,10 +416,10 @@ func TestLongSparseFileWorks(t *testing.T) {
 	s := New(t.TempDir())
 	l := take(t, s, "x")
 	truncated(16<<20)(t, lockPath(s.path, "x"))
-	Refused(t, s, "x")
+	locktest.ExpectBusy(t, s, "x")
 	w := queue(t, s, "x")
-	Release(t, l)
-	Release(t, w.Granted())
+	locktest.Release(t, l)
+	locktest.Release(t, w.ExpectGrant())
 	take(t, s, "x")
 }
 
@@ -427,11 +427,11 @@ func TestLongSparseFileWorks(t *testing.T) {
 // played here by renaming the file.)
 func TestFileOfAnotherNameIsRefused(t *testing.T) {
 	s := New(t.TempDir())
-	Release(t, take(t, s, "a"))
+	locktest.Release(t, take(t, s, "a"))
 	testkit.Must(t, os.Rename(lockPath(s.path, "a"), lockPath(s.path, "b")))
 	path := lockPath(s.path, "b")
 	was := fingerprint(t, path)
-	Says(t, fails(t, s, "b", path), `"a"`)
+	locktest.ExpectError(t, fails(t, s, "b", path), `"a"`)
 	if fingerprint(t, path) != was {
 		t.Error("the file was changed")
 	}
@@ -439,16 +439,16 @@ func TestFileOfAnotherNameIsRefused(t *testing.T) {
 
 func TestFullTableIsAnError(t *testing.T) {
 	s := New(t.TempDir())
-	Release(t, take(t, s, "x"))
+	locktest.Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
 	// Dead waiters of a lower priority: nobody has had a reason to look at them.
 	stale := (&record{stored: stored{state: stateWaiting, weight: 1, priority: -1}}).encode()
 	patched(0, (&header{size: maxRecords, next: 5, name: "x"}).encode())(t, path)
 	patched(pageSize, bytes.Repeat(stale, maxRecords))(t, path)
-	Says(t, fails(t, s, "x", path), "full")
+	locktest.ExpectError(t, fails(t, s, "x", path), "full")
 	if isInUse(t, path) {
 		t.Error("something is locked after the error")
 	}
 	patched(recordOffset(7), make([]byte, recordSize))(t, path)
-	Release(t, take(t, s, "x"))
+	locktest.Release(t, take(t, s, "x"))
 }

@@ -13,7 +13,7 @@ import (
 
 	"golock/internal/procfs"
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -29,7 +29,7 @@ func TestUsersShareAnOpenDirectory(t *testing.T) {
 	other := startChild(t, asUser(somebody))
 
 	user.Ask(call{Do: "join", Dir: dir, Name: "theirs", Max: 1})
-	busy := Refused(t, root, "theirs")
+	busy := locktest.ExpectBusy(t, root, "theirs")
 	if len(busy.Holders) != 1 || busy.Holders[0].UID != nobody || busy.Holders[0].PID != user.PID {
 		t.Errorf("%+v", busy.Holders)
 	}
@@ -42,7 +42,7 @@ func TestUsersShareAnOpenDirectory(t *testing.T) {
 	}
 	other.Tell(call{Do: "wait", Dir: dir, Name: "theirs"})
 	user.Ask(call{Do: "release", Dir: dir, Name: "theirs"})
-	Release(t, w.Granted())
+	locktest.Release(t, w.ExpectGrant())
 	if a := other.Hear(); a.Err != "" || len(a.Slots) != 1 {
 		t.Errorf("%+v", a)
 	}
@@ -94,7 +94,7 @@ func TestUmaskSurvivesConcurrentJoins(t *testing.T) {
 	for i := range 16 {
 		all.Go(func() {
 			for j := range 40 {
-				if err := serve(New(dir), NewRequest(t, fmt.Sprintf("%d-%d", i, j)), func() {}); err != nil {
+				if err := serve(New(dir), locktest.NewRequest(t, fmt.Sprintf("%d-%d", i, j)), func() {}); err != nil {
 					t.Error(err)
 					return
 				}

@@ -40,62 +40,81 @@ func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error)
 	default:
 		return nil, s.openError(err)
 	}
-	found.Append(s.supported(dir))
-	found.Append(s.cleaners(dir))
+	s.examineSupport(&found, dir)
+	examineCleaners(&found, dir)
 	if m, err := locks.MountOf(dir); err == nil {
-		found.Append(s.mount(m))
+		examineMount(&found, m)
 	}
 	found.Add(locks.Note, "order", "the kernel decides who is next", "readers that keep coming can starve a writer; a newcomer can slip in",
 		"the store local, if no other tool has to share the lock")
 	return found, nil
 }
 
-// supported tests the file system: it locks an unnamed file in the same directory.
-func (s *Store) supported(dir string) locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "locks", What: string(s.family) + " locks work in " + dir}
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		f.What = "not tried: no file without a name can be made in " + dir
-		return f
+// examineSupport tests the file system: it locks an unnamed file in the same directory.
+func (s *Store) examineSupport(found *locks.Findings, dir string) {
+	fd, unmade := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	var refused error
+	if unmade == nil {
+		refused = s.setLock(fd, unix.F_WRLCK, false)
+		unix.Close(fd)
 	}
-	defer unix.Close(fd)
-	if err := s.setLock(fd, unix.F_WRLCK, false); err != nil {
-		f.Level, f.What = locks.Problem, fmt.Sprintf("%s locks do not work in %s: %v", s.family, dir, err)
-		f.Why, f.Fix = "nothing can be locked there", "a file on another file system"
-	}
-	return f
+	found.Judge("locks",
+		locks.Row{
+			When: unmade != nil, Level: locks.OK,
+			What: "not tried: no file without a name can be made in " + dir,
+		},
+		locks.Row{
+			When: refused != nil, Level: locks.Problem,
+			What: fmt.Sprintf("%s locks do not work in %s: %v", s.family, dir, refused),
+			Why:  "nothing can be locked there",
+			Fix:  "a file on another file system",
+		},
+		locks.Row{When: true, Level: locks.OK, What: string(s.family) + " locks work in " + dir},
+	)
 }
 
-// cleaners warns of directories whose old files are removed.
-func (s *Store) cleaners(dir string) locks.Finding {
-	for _, place := range []string{"/tmp", "/var/tmp"} {
-		if dir == place || strings.HasPrefix(dir, place+"/") {
-			return locks.Finding{
-				Level: locks.Note, Subject: "cleaners", What: "what lies in " + place + " is removed by age (systemd-tmpfiles, tmpreaper)",
-				Why: "a lock file that is removed while it is held lets a second one in", Fix: "a file in /run or /run/lock",
-			}
+// examineCleaners warns of directories whose old files are removed.
+func examineCleaners(found *locks.Findings, dir string) {
+	place := ""
+	for _, cleaned := range []string{"/tmp", "/var/tmp"} {
+		if dir == cleaned || strings.HasPrefix(dir, cleaned+"/") {
+			place = cleaned
 		}
 	}
-	return locks.Finding{Level: locks.OK, Subject: "cleaners", What: dir + " is no place that is cleaned by age"}
+	found.Judge("cleaners",
+		locks.Row{
+			When: place != "", Level: locks.Note,
+			What: "what lies in " + place + " is removed by age (systemd-tmpfiles, tmpreaper)",
+			Why:  "a lock file that is removed while it is held lets a second one in",
+			Fix:  "a file in /run or /run/lock",
+		},
+		locks.Row{When: true, Level: locks.OK, What: dir + " is no place that is cleaned by age"},
+	)
 }
 
 // shared has the types of file systems that other machines may use, except NFS and FUSE.
 var shared = []string{"cifs", "smb3", "9p", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "fakeowner"}
 
-func (s *Store) mount(m locks.Mount) locks.Finding {
-	f := locks.Finding{Level: locks.OK, Subject: "file system", What: m.Type + ", mounted on " + m.Point}
-	switch {
-	case strings.HasPrefix(m.Type, "nfs"):
-		f.Level = locks.Note
-		f.Why = "the server keeps the locks: they can be lost with the connection, and flock and fcntl meet"
-		if _, local := m.Option("local_lock"); local {
-			f.Why += "; option local_lock: other machines may not see them at all"
-		}
-		f.Fix = "a networked store, which notices a loss"
-	case strings.HasPrefix(m.Type, "fuse"), slices.Contains(shared, m.Type):
-		f.Level, f.Why = locks.Note, "golock does not know whether other machines, the host of a virtual machine, or who uses "+
-			"the directory behind a mirror (bindfs) see these locks"
-		f.Fix = "a file on a local disk, or a networked store"
-	}
-	return f
+// examineMount examines who else may use the file system.
+func examineMount(found *locks.Findings, m locks.Mount) {
+	what := m.Type + ", mounted on " + m.Point
+	isNFS := strings.HasPrefix(m.Type, "nfs")
+	_, isLocal := m.Option("local_lock")
+	const ofServer = "the server keeps the locks: they can be lost with the connection, and flock and fcntl meet"
+	const fixNFS = "a networked store, which notices a loss"
+	found.Judge("file system",
+		locks.Row{
+			When: isNFS && isLocal, Level: locks.Note, What: what,
+			Why: ofServer + "; option local_lock: other machines may not see them at all", Fix: fixNFS,
+		},
+		locks.Row{When: isNFS, Level: locks.Note, What: what, Why: ofServer, Fix: fixNFS},
+		locks.Row{
+			When:  strings.HasPrefix(m.Type, "fuse") || slices.Contains(shared, m.Type),
+			Level: locks.Note, What: what,
+			Why: "golock does not know whether other machines, the host of a virtual machine, or who uses " +
+				"the directory behind a mirror (bindfs) see these locks",
+			Fix: "a file on a local disk, or a networked store",
+		},
+		locks.Row{When: true, Level: locks.OK, What: what},
+	)
 }

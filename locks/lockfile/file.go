@@ -141,7 +141,8 @@ func (s *Store) openError(err error) error {
 // checkKind accepts regular files. For flock it also accepts directories and block devices: systemd
 // and udev leave a disk alone whose node has a flock (https://systemd.io/BLOCK_DEVICE_LOCKING).
 func (s *Store) checkKind(st *unix.Stat_t) error {
-	switch kind := st.Mode & unix.S_IFMT; {
+	kind := st.Mode & unix.S_IFMT
+	switch {
 	case kind == unix.S_IFREG, (kind == unix.S_IFDIR || kind == unix.S_IFBLK) && s.family == Flock:
 		return nil
 	case kind == unix.S_IFBLK:

@@ -14,7 +14,7 @@ import (
 
 	"golock/internal/procfs"
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
@@ -38,7 +38,7 @@ func tool(t testing.TB, argv ...string) int {
 // What can be locked.
 func TestTargets(t *testing.T) {
 	dir := t.TempDir()
-	TakeUnit(t, New(Flock, dir), 1)
+	locktest.AcquirePlain(t, New(Flock, dir), 1)
 	if code := tool(t, "flock", "-n", dir, "true"); code != 1 {
 		t.Errorf("flock of the directory: exit code %d", code)
 	}
@@ -46,8 +46,8 @@ func TestTargets(t *testing.T) {
 	readable := filepath.Join(dir, "readable")
 	testkit.Must(t, os.WriteFile(readable, []byte("text"), 0o400))
 	for _, family := range []Family{Flock, Fcntl} {
-		l := TakeUnit(t, New(family, readable), 1)
-		Release(t, l)
+		l := locktest.AcquirePlain(t, New(family, readable), 1)
+		locktest.Release(t, l)
 	}
 	if text, err := os.ReadFile(readable); err != nil || string(text) != "text" {
 		t.Errorf("the file reads %q, %v", text, err)
@@ -55,8 +55,8 @@ func TestTargets(t *testing.T) {
 
 	link := filepath.Join(dir, "link")
 	testkit.Must(t, os.Symlink("target", link))
-	TakeUnit(t, New(Flock, link), 1)
-	Refused(t, New(Flock, filepath.Join(dir, "target")), "label") // the same lock
+	locktest.AcquirePlain(t, New(Flock, link), 1)
+	locktest.ExpectBusy(t, New(Flock, filepath.Join(dir, "target")), "label") // the same lock
 
 	testkit.Must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
@@ -68,10 +68,10 @@ func TestTargets(t *testing.T) {
 		"/proc/golock":                   "open /proc/golock",
 	} {
 		for _, family := range []Family{Flock, Fcntl} {
-			Says(t, Denied(t, New(family, path), "label"), words, path)
+			locktest.ExpectError(t, locktest.ExpectFinalError(t, New(family, path), "label"), words, path)
 		}
 	}
-	Says(t, Denied(t, New(Fcntl, dir), "label"), "use flock://")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, New(Fcntl, dir), "label"), "use flock://")
 }
 
 // A new file has the mode that flock(1) would give it.
@@ -82,7 +82,7 @@ func TestMode(t *testing.T) {
 	testkit.Must(t, err)
 	for _, family := range []Family{Flock, Fcntl} {
 		file := filepath.Join(dir, string(family))
-		TakeUnit(t, New(family, file), 1)
+		locktest.AcquirePlain(t, New(family, file), 1)
 		ours, err := os.Stat(file)
 		testkit.Must(t, err)
 		if ours.Mode() != theirs.Mode() || ours.Size() != 0 {
@@ -104,18 +104,18 @@ func TestReplacedWhileWaiting(t *testing.T) {
 			t.Run(string(family)+" "+name, func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "lock")
 				s := New(family, path)
-				first := TakeUnit(t, s, 1)
-				ticket, err := s.Join(background, NewRequest(t, "label"))
+				first := locktest.AcquirePlain(t, s, 1)
+				ticket, err := s.Join(background, locktest.NewRequest(t, "label"))
 				testkit.Must(t, err)
 				got := make(chan locks.Lease)
 				go func() { l, _ := ticket.Wait(background); got <- l }()
 				testkit.Eventually(t, "the waiter sleeps", func() bool { return s.waiting.Load() == 1 })
 				testkit.AwaitSleepers(t, path, 1)
 				testkit.Must(t, replace(path))
-				Release(t, first)
+				locktest.Release(t, first)
 				second := <-got
-				Refused(t, s, "label") // it holds the file that the path leads to
-				Release(t, second)
+				locktest.ExpectBusy(t, s, "label") // it holds the file that the path leads to
+				locktest.Release(t, second)
 			})
 		}
 	}
@@ -142,13 +142,13 @@ func TestNFS(t *testing.T) {
 			}
 			return realLock(fd, kind, wait)
 		}
-		TakeUnit(t, s, 0)
+		locktest.AcquirePlain(t, s, 0)
 		if last := opened[len(opened)-1]; last&unix.O_ACCMODE != unix.O_RDONLY {
 			t.Errorf("%v: a shared lock opened the file with %#x", refusal, last)
 		}
-		Refused(t, s, "label") // beside a reader
+		locktest.ExpectBusy(t, s, "label") // beside a reader
 		s.setLock = func(int, int16, bool) error { return refusal }
-		Says(t, Denied(t, s, "label"), refusal.Error(), "right to write")
+		locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), refusal.Error(), "right to write")
 	}
 }
 
@@ -160,7 +160,7 @@ func TestRemovedAllTheTime(t *testing.T) {
 		testkit.Must(t, os.Remove(s.path))
 		return real(fd, kind, wait)
 	}
-	Says(t, Denied(t, s, "label"), "all the time")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), "all the time")
 }
 
 // Another user's file in a directory with the sticky bit can be locked, where
@@ -172,7 +172,7 @@ func TestOtherUsersFile(t *testing.T) {
 	testkit.Must(t, os.WriteFile(file, nil, 0o666))
 	testkit.Must(t, os.Chown(file, 65534, 65534))
 	for _, family := range []Family{Flock, Fcntl} {
-		TakeUnit(t, New(family, file), 1)
+		locktest.AcquirePlain(t, New(family, file), 1)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestEntries(t *testing.T) {
 	defer heir.Wait()
 	defer unix.Kill(-heir.Process.Pid, unix.SIGKILL)
 	testkit.Eventually(t, "the heir's lock is seen, and that who took it has ended", func() bool {
-		all := List(t, s, "")
+		all := locktest.List(t, s, "")
 		return len(all) == 1 && all[0].Orphaned
 	})
 }
@@ -205,7 +205,7 @@ func TestSearch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lock")
 	s := New(Flock, file)
 	for _, limit := range []int{0, 1} {
-		l := TakeUnit(t, s, limit)
+		l := locktest.AcquirePlain(t, s, limit)
 		fd, err := unix.Dup(l.Files()[0])
 		testkit.Must(t, err)
 		heir := exec.Command("sleep", "1000")
@@ -218,7 +218,7 @@ func TestSearch(t *testing.T) {
 		if seen := s.search(&st); len(seen) != 1 || seen[os.Getpid()].PID != os.Getpid() {
 			t.Errorf("max %d: %+v, want this process alone", limit, seen)
 		}
-		Release(t, l)
+		locktest.Release(t, l)
 	}
 }
 
@@ -238,14 +238,14 @@ func TestListedTwice(t *testing.T) {
 // tool that waits.
 func holderAndWaiter(t *testing.T, s *Store, argv ...string) {
 	t.Helper()
-	if all := List(t, s, ""); len(all) != 0 {
+	if all := locktest.List(t, s, ""); len(all) != 0 {
 		t.Errorf("%+v without a file", all)
 	}
-	l := TakeUnit(t, s, 1)
+	l := locktest.AcquirePlain(t, s, 1)
 	waiter := exec.Command(argv[0], argv[1:]...)
 	testkit.Must(t, waiter.Start())
 	var all []locks.Entry
-	testkit.Eventually(t, "a waiter is seen", func() bool { all = List(t, s, ""); return len(all) == 2 })
+	testkit.Eventually(t, "a waiter is seen", func() bool { all = locktest.List(t, s, ""); return len(all) == 2 })
 	if h := all[0]; h.State != locks.Holding || h.PID != os.Getpid() || h.Name != s.URL() || h.Orphaned ||
 		h.UID != os.Geteuid() || time.Since(h.Since) > time.Hour {
 		t.Errorf("holder %+v", h)
@@ -253,7 +253,7 @@ func holderAndWaiter(t *testing.T, s *Store, argv ...string) {
 	if w := all[1]; w.State != locks.Waiting || w.Position != 1 || w.PID != waiter.Process.Pid || w.Claim.Max != 1 {
 		t.Errorf("waiter %+v", w)
 	}
-	Release(t, l)
+	locktest.Release(t, l)
 	testkit.Must(t, waiter.Wait())
 }
 
@@ -268,5 +268,5 @@ func TestMadeAndRemoved(t *testing.T) {
 		}
 		return real(path, flags)
 	}
-	TakeUnit(t, s, 1)
+	locktest.AcquirePlain(t, s, 1)
 }

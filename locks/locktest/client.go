@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,13 +13,14 @@ import (
 	"golock/test/testkit"
 )
 
-// What the engines' own tests do with a store with leases. Everything here fails the
-// test when the store does something else.
+// The engines' own tests use these functions. Each function fails the test if the store does not do
+// what its name says.
 
-// LongTTL is for leases that nothing renews, also on a slow machine.
+// LongTTL is a lease time that a test does not outlive, even on a slow machine: nothing renews such
+// a lease.
 const LongTTL = time.Minute
 
-// Change makes a request special.
+// Change changes a request that NewRequest makes.
 type Change func(*locks.Request)
 
 func NoWait(r *locks.Request) { r.NoWait = true }
@@ -31,17 +33,17 @@ func Priority(n int) Change { return func(r *locks.Request) { r.Claim.Priority =
 
 func TTL(d time.Duration) Change { return func(r *locks.Request) { r.TTL = d } }
 
-// Within sets the enclosing runs.
+// Within sets the runs that enclose the request.
 func Within(refs ...locks.Ref) Change { return func(r *locks.Request) { r.Within = refs } }
 
 func Hold(d time.Duration) Change { return func(r *locks.Request) { r.Hold = d } }
 
-// MaxQueue sets how many may wait.
+// MaxQueue sets how many waiters there may be.
 func MaxQueue(n int) Change { return func(r *locks.Request) { r.MaxQueue = &n } }
 
 func Replace(whom locks.Replacement) Change { return func(r *locks.Request) { r.Replace = whom } }
 
-// NewRequest is for one slot of a lock with one.
+// NewRequest returns a request for the only slot of a lock, with the changes made to it.
 func NewRequest(t testing.TB, name string, changes ...Change) locks.Request {
 	t.Helper()
 	ref, err := locks.NewRef(name)
@@ -55,20 +57,21 @@ func NewRequest(t testing.TB, name string, changes ...Change) locks.Request {
 	return r
 }
 
-// Take is granted at once. The test's end releases it.
-func Take(t testing.TB, s locks.Store, name string, changes ...Change) locks.Lease {
+// AcquireAtOnce acquires a slot without waiting. The lease is released when the test ends.
+func AcquireAtOnce(t testing.TB, s locks.Store, name string, changes ...Change) locks.Lease {
 	t.Helper()
-	return GetOf[locks.Lease](t, s, name, append(changes, NoWait)...)
+	return AcquireAs[locks.Lease](t, s, name, append(changes, NoWait)...)
 }
 
-// Get waits for the grant, as for the quarantine of a server that was just started.
-func Get(t testing.TB, s locks.Store, name string, changes ...Change) locks.Lease {
+// Acquire acquires a slot and may wait for it, for example until the quarantine of a server that was
+// just started is over.
+func Acquire(t testing.TB, s locks.Store, name string, changes ...Change) locks.Lease {
 	t.Helper()
-	return GetOf[locks.Lease](t, s, name, changes...)
+	return AcquireAs[locks.Lease](t, s, name, changes...)
 }
 
-// GetOf is Get on a store whose leases are of type L.
-func GetOf[L locks.Lease](t testing.TB, s locks.Store, name string, changes ...Change) L {
+// AcquireAs is Acquire on a store whose leases have the type L.
+func AcquireAs[L locks.Lease](t testing.TB, s locks.Store, name string, changes ...Change) L {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
@@ -84,9 +87,9 @@ func GetOf[L locks.Lease](t testing.TB, s locks.Store, name string, changes ...C
 	return l.(L)
 }
 
-// Try asks a plain store, whose lock has no name, for one of limit units, 0 for a shared
-// lock. It does not wait. The test's end releases what it gets.
-func Try(t testing.TB, s locks.Store, limit int) (locks.Lease, error) {
+// TryPlain tries to lock a plain store, without waiting. limit is the number of units, or 0 for a
+// shared lock. The lease is released when the test ends.
+func TryPlain(t testing.TB, s locks.Store, limit int) (locks.Lease, error) {
 	t.Helper()
 	ticket, err := s.Join(context.Background(), NewRequest(t, "label", Limit(limit), NoWait))
 	if err != nil {
@@ -98,19 +101,19 @@ func Try(t testing.TB, s locks.Store, limit int) (locks.Lease, error) {
 	return l, nil
 }
 
-// TakeUnit is Try that is granted.
-func TakeUnit(t testing.TB, s locks.Store, limit int) locks.Lease {
+// AcquirePlain is TryPlain on a store that has a free unit.
+func AcquirePlain(t testing.TB, s locks.Store, limit int) locks.Lease {
 	t.Helper()
-	l, err := Try(t, s, limit)
+	l, err := TryPlain(t, s, limit)
 	testkit.Must(t, err)
 	return l
 }
 
-// IsBusy reports whether a request was refused because others hold.
+// IsBusy reports whether an error says that others hold the lock.
 func IsBusy(err error) bool { return errors.As(err, new(*locks.BusyError)) }
 
-// Refused does not wait, and is told that the lock is busy.
-func Refused(t testing.TB, s locks.Store, name string, changes ...Change) *locks.BusyError {
+// ExpectBusy joins without waiting, and expects the store to answer that the lock is busy.
+func ExpectBusy(t testing.TB, s locks.Store, name string, changes ...Change) *locks.BusyError {
 	t.Helper()
 	_, err := s.Join(context.Background(), NewRequest(t, name, append(changes, NoWait)...))
 	var busy *locks.BusyError
@@ -120,9 +123,9 @@ func Refused(t testing.TB, s locks.Store, name string, changes ...Change) *locks
 	return busy
 }
 
-// Quarantined does not wait for others, and gives what the store says of its
+// ExpectQuarantine joins without waiting, and expects the store to answer that it is in its
 // quarantine.
-func Quarantined(t testing.TB, s locks.Store, name string, changes ...Change) *locks.QuarantineError {
+func ExpectQuarantine(t testing.TB, s locks.Store, name string, changes ...Change) *locks.QuarantineError {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -139,8 +142,8 @@ func Quarantined(t testing.TB, s locks.Store, name string, changes ...Change) *l
 	return quarantine
 }
 
-// Denied is told at once, and for good, why the request cannot be.
-func Denied(t testing.TB, s locks.Store, name string, changes ...Change) error {
+// ExpectFinalError joins, and expects an error that no repetition of the request would mend.
+func ExpectFinalError(t testing.TB, s locks.Store, name string, changes ...Change) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
@@ -151,8 +154,8 @@ func Denied(t testing.TB, s locks.Store, name string, changes ...Change) error {
 	return err
 }
 
-// Says demands an error that contains all of the words.
-func Says(t testing.TB, err error, words ...string) {
+// ExpectError expects an error whose text contains all of the words.
+func ExpectError(t testing.TB, err error, words ...string) {
 	t.Helper()
 	for _, word := range words {
 		if err == nil || !strings.Contains(err.Error(), word) {
@@ -161,8 +164,9 @@ func Says(t testing.TB, err error, words ...string) {
 	}
 }
 
-// Fails joins for as long as a busy server may need to answer, and gives the error.
-func Fails(t testing.TB, s locks.Store, name string, changes ...Change) error {
+// ExpectJoinError joins, and expects any error within the time that a busy server may need to
+// answer.
+func ExpectJoinError(t testing.TB, s locks.Store, name string, changes ...Change) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
@@ -173,16 +177,17 @@ func Fails(t testing.TB, s locks.Store, name string, changes ...Change) error {
 	return err
 }
 
+// Release releases a lease, and expects it to succeed.
 func Release(t testing.TB, l locks.Lease) {
 	t.Helper()
-	if err := GiveBack(l); err != nil {
+	if err := ReleaseUntilAnswered(l); err != nil {
 		t.Fatalf("Release: %v", err)
 	}
 }
 
-// GiveBack releases, again and again: the two seconds of one release may pass on a
-// machine that is busy with other tests.
-func GiveBack(l locks.Lease) error {
+// ReleaseUntilAnswered repeats a release until the store answers: on a busy machine the two seconds
+// of one release may pass without an answer.
+func ReleaseUntilAnswered(l locks.Lease) error {
 	var outage *locks.OutageError
 	for end := time.Now().Add(testkit.Patience); ; {
 		err := l.Release(context.Background())
@@ -192,6 +197,7 @@ func GiveBack(l locks.Lease) error {
 	}
 }
 
+// Renew renews a lease, and expects it to succeed.
 func Renew(t testing.TB, l locks.Lease) {
 	t.Helper()
 	if err := TryRenew(l); err != nil {
@@ -199,8 +205,8 @@ func Renew(t testing.TB, l locks.Lease) {
 	}
 }
 
-// TryRenew is one attempt of a renewal, and another one where a busy machine has let
-// the time of that pass.
+// TryRenew renews a lease. It repeats an attempt whose time has passed, as happens on a busy
+// machine.
 func TryRenew(l locks.Lease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
@@ -212,16 +218,16 @@ func TryRenew(l locks.Lease) error {
 	}
 }
 
-// Lost demands that a lease cannot be renewed any more.
-func Lost(t testing.TB, l locks.Lease) {
+// ExpectLost expects that a lease is lost: it cannot be renewed any more.
+func ExpectLost(t testing.TB, l locks.Lease) {
 	t.Helper()
 	if err := TryRenew(l); !errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew = %v, want ErrLost", err)
 	}
 }
 
-// NotRenewed demands that a lease cannot be renewed now, and is not lost by that.
-func NotRenewed(t testing.TB, l locks.Lease) error {
+// ExpectRenewError expects that a renewal fails now, and that the lease is not lost by that.
+func ExpectRenewError(t testing.TB, l locks.Lease) error {
 	t.Helper()
 	err := TryRenew(l)
 	if err == nil || errors.Is(err, locks.ErrLost) {
@@ -230,15 +236,16 @@ func NotRenewed(t testing.TB, l locks.Lease) error {
 	return err
 }
 
-// Sweep demands that a sweep of all names removes so many things.
-func Sweep(t testing.TB, s locks.Queue, olderThan time.Duration, want int) {
+// ExpectSwept sweeps all names, and expects that this removes as many records or files as wanted.
+func ExpectSwept(t testing.TB, s locks.Queue, olderThan time.Duration, want int) {
 	t.Helper()
 	if n, err := s.Sweep(context.Background(), "", olderThan); n != want || err != nil {
 		t.Fatalf("Sweep = %d, %v, want %d", n, err, want)
 	}
 }
 
-// WaiterOf is a queued request in a goroutine of its own, on a store whose leases are of type L.
+// WaiterOf is a request that waits in a goroutine of its own, on a store whose leases have the type
+// L.
 type WaiterOf[L locks.Lease] struct {
 	Ref    locks.Ref
 	Cancel context.CancelFunc
@@ -248,17 +255,17 @@ type WaiterOf[L locks.Lease] struct {
 	t      testing.TB
 }
 
-// Waiter is one on a store with leases.
+// Waiter is a WaiterOf for tests that need no more than the interface of a lease.
 type Waiter = WaiterOf[locks.Lease]
 
-// Queue joins and has to wait. The waiting goes on in the background.
-func Queue(t testing.TB, s locks.Store, name string, changes ...Change) *Waiter {
+// Enqueue joins a queue, and expects a place in it. The waiting goes on in the background.
+func Enqueue(t testing.TB, s locks.Store, name string, changes ...Change) *Waiter {
 	t.Helper()
-	return QueueOf[locks.Lease](t, s, name, changes...)
+	return EnqueueAs[locks.Lease](t, s, name, changes...)
 }
 
-// QueueOf is Queue on a store whose leases are of type L.
-func QueueOf[L locks.Lease](t testing.TB, s locks.Store, name string, changes ...Change) *WaiterOf[L] {
+// EnqueueAs is Enqueue on a store whose leases have the type L.
+func EnqueueAs[L locks.Lease](t testing.TB, s locks.Store, name string, changes ...Change) *WaiterOf[L] {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r := NewRequest(t, name, changes...)
@@ -268,7 +275,7 @@ func QueueOf[L locks.Lease](t testing.TB, s locks.Store, name string, changes ..
 		t.Fatalf("Join(%q) = %v, %v; want a place in the queue", name, ticket, err)
 	}
 	w := &WaiterOf[L]{t: t, Ref: r.Ref, Done: make(chan struct{})}
-	w.Cancel = func() { cancel(errors.New("a cause of the caller's")) } // which is nothing to Wait
+	w.Cancel = func() { cancel(errors.New("a cause of the caller's")) } // Wait does not look at the cause
 	go func() {
 		defer close(w.Done)
 		var l locks.Lease
@@ -286,7 +293,8 @@ func QueueOf[L locks.Lease](t testing.TB, s locks.Store, name string, changes ..
 	return w
 }
 
-func (w *WaiterOf[L]) Ended() {
+// AwaitEnd waits until the waiting has ended, with a grant or an error.
+func (w *WaiterOf[L]) AwaitEnd() {
 	w.t.Helper()
 	select {
 	case <-w.Done:
@@ -295,17 +303,18 @@ func (w *WaiterOf[L]) Ended() {
 	}
 }
 
-// Leave gives up, and demands that the waiting ends without a grant.
+// Leave leaves the queue, and expects that the waiting ends without a grant.
 func (w *WaiterOf[L]) Leave() {
 	w.t.Helper()
 	w.Cancel()
-	w.Ended()
+	w.AwaitEnd()
 	if !errors.Is(w.Err, context.Canceled) {
 		w.t.Errorf("Wait = %v, %v, want context.Canceled", w.Lease, w.Err)
 	}
 }
 
-func (w *WaiterOf[L]) IsOver() bool {
+// HasEnded reports whether the waiting has ended, with a grant or an error.
+func (w *WaiterOf[L]) HasEnded() bool {
 	select {
 	case <-w.Done:
 		return true
@@ -314,23 +323,25 @@ func (w *WaiterOf[L]) IsOver() bool {
 	}
 }
 
-func (w *WaiterOf[L]) Granted() L {
+// ExpectGrant waits for the grant, and returns the lease.
+func (w *WaiterOf[L]) ExpectGrant() L {
 	w.t.Helper()
-	w.Ended()
+	w.AwaitEnd()
 	if w.Err != nil {
 		w.t.Fatalf("Wait: %v", w.Err)
 	}
 	return w.Lease
 }
 
-// Waits fails if w does not wait any more by now.
-func (w *WaiterOf[L]) Waits() {
+// ExpectWaiting expects that w still waits.
+func (w *WaiterOf[L]) ExpectWaiting() {
 	w.t.Helper()
-	if w.IsOver() {
+	if w.HasEnded() {
 		w.t.Fatalf("Wait returned %v, %v out of turn", w.Lease, w.Err)
 	}
 }
 
+// List returns the entries of a lock.
 func List(t testing.TB, s locks.Store, name string) []locks.Entry {
 	t.Helper()
 	all, err := s.Entries(context.Background(), name)
@@ -338,37 +349,40 @@ func List(t testing.TB, s locks.Store, name string) []locks.Entry {
 	return all
 }
 
-func Count(t testing.TB, s locks.Store, name string) (holding, waiting int) {
+// Counts are the numbers of the holders and the waiters of a lock.
+type Counts struct{ Holding, Waiting int }
+
+// CountEntries counts the entries of a lock.
+func CountEntries(t testing.TB, s locks.Store, name string) (c Counts) {
 	t.Helper()
 	for _, e := range List(t, s, name) {
 		if e.State == locks.Holding {
-			holding++
+			c.Holding++
 		} else {
-			waiting++
+			c.Waiting++
 		}
 	}
-	return holding, waiting
+	return c
 }
 
-// Has demands that a lock has that many holders and waiters now.
-func Has(t testing.TB, s locks.Store, name string, holding, waiting int) {
+// ExpectEntries expects that a lock has as many holders and waiters as wanted.
+func ExpectEntries(t testing.TB, s locks.Store, name string, want Counts) {
 	t.Helper()
-	if h, w := Count(t, s, name); h != holding || w != waiting {
-		t.Errorf("%d hold and %d wait, want %d and %d", h, w, holding, waiting)
+	if got := CountEntries(t, s, name); got != want {
+		t.Errorf("lock %q has %+v, want %+v", name, got, want)
 	}
 }
 
-// Becomes waits until a lock has that many holders and waiters.
-func Becomes(t testing.TB, s locks.Store, name string, holding, waiting int) {
+// AwaitEntries waits until a lock has as many holders and waiters as wanted.
+func AwaitEntries(t testing.TB, s locks.Store, name string, want Counts) {
 	t.Helper()
-	testkit.Eventually(t, "the entries are as they should be", func() bool {
-		h, w := Count(t, s, name)
-		return h == holding && w == waiting
+	testkit.Eventually(t, fmt.Sprintf("lock %q has %+v", name, want), func() bool {
+		return CountEntries(t, s, name) == want
 	})
 }
 
-// Same fails unless two grants are one.
-func Same(t testing.TB, got, want locks.Grant) {
+// ExpectGrant expects that two grants have the same owner, slots and fence.
+func ExpectGrant(t testing.TB, got, want locks.Grant) {
 	t.Helper()
 	if got.Ref != want.Ref || got.Fence != want.Fence || !slices.Equal(got.Slots, want.Slots) {
 		t.Errorf("grant %+v, want %+v", got, want)

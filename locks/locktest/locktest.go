@@ -50,11 +50,44 @@ func Run(t *testing.T, e Engine) {
 		e.servePeer()
 		os.Exit(0)
 	}
-	type test struct {
-		name string
-		run  func(*testing.T, *world)
+	s, err := e.Open(e.Fresh(t))
+	testkit.Must(t, err)
+	defer s.Close()
+	plain := s.Abilities().Queue == nil
+	all := queueTests()
+	if plain {
+		all = plainTests()
 	}
-	all := []test{
+	if len(e.Only) > 0 {
+		all = slices.DeleteFunc(all, func(one test) bool { return !slices.Contains(e.Only, one.name) })
+		if len(all) != len(e.Only) {
+			t.Errorf("the suite does not have all of %q", e.Only)
+		}
+	}
+	for _, one := range all {
+		t.Run(one.name, func(t *testing.T) {
+			if !plain { // a process that is being started has all descriptors: only its exec closes them
+				t.Parallel()
+			}
+			one.run(t, &world{t: t, engine: e, url: e.Fresh(t)})
+		})
+	}
+}
+
+// test is one test of the suite.
+type test struct {
+	name string
+	run  func(*testing.T, *world)
+}
+
+// plainTests returns the tests of a store whose URL is the lock: most of the suite is about names.
+func plainTests() []test {
+	return []test{{"KilledHolder", testPlainKilledHolder}, {"Nested", testPlainNested}, {"Histories", testHistories}}
+}
+
+// queueTests returns the tests of a store that has a queue for each name.
+func queueTests() []test {
+	return []test{
 		{"FenceGrows", testFence},
 		{"Rule", testRule},
 		{"Slots", testSlots},
@@ -86,26 +119,5 @@ func Run(t *testing.T, e Engine) {
 		{"HoldOutlivesHolder", testHoldKilled},
 		{"HoldEvicted", testHoldEvicted},
 		{"Histories", testHistories},
-	}
-	s, err := e.Open(e.Fresh(t))
-	testkit.Must(t, err)
-	defer s.Close()
-	plain := s.Abilities().Queue == nil
-	if plain { // most of the suite is about names
-		all = []test{{"KilledHolder", testPlainKilledHolder}, {"Nested", testPlainNested}, {"Histories", testHistories}}
-	}
-	if len(e.Only) > 0 {
-		all = slices.DeleteFunc(all, func(one test) bool { return !slices.Contains(e.Only, one.name) })
-		if len(all) != len(e.Only) {
-			t.Errorf("the suite does not have all of %q", e.Only)
-		}
-	}
-	for _, test := range all {
-		t.Run(test.name, func(t *testing.T) {
-			if !plain { // a process that is being started has all descriptors: only its exec closes them
-				t.Parallel()
-			}
-			test.run(t, &world{t: t, engine: e, url: e.Fresh(t)})
-		})
 	}
 }

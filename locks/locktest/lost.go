@@ -13,15 +13,15 @@ import (
 func LostAnswers(t *testing.T, s, watch locks.Store, lose func(step string, times int32)) {
 	t.Helper()
 	lose("join", 2)
-	holder := Take(t, s, "n", Limit(2))
+	holder := AcquireAtOnce(t, s, "n", Limit(2))
 	lose("join", 2)
-	second := Take(t, s, "n", Limit(2))
+	second := AcquireAtOnce(t, s, "n", Limit(2))
 	if f, g := holder.Grant().Fence, second.Grant().Fence; g <= f {
 		t.Errorf("fence %d after %d", g, f)
 	}
 	lose("join", 2)
-	w := Queue(t, s, "n", Limit(2))
-	Has(t, watch, "n", 2, 1)
+	w := Enqueue(t, s, "n", Limit(2))
+	ExpectEntries(t, watch, "n", Counts{Holding: 2, Waiting: 1})
 	lose("renew", 1)
 	if err := TryRenew(holder); errors.Is(err, locks.ErrLost) { // on a connection of before it may ask again by itself
 		t.Errorf("Renew without an answer = %v", err)
@@ -30,12 +30,12 @@ func LostAnswers(t *testing.T, s, watch locks.Store, lose func(step string, time
 	lose("release", 2)
 	Release(t, holder)
 	Release(t, holder)
-	w.Granted()
+	w.ExpectGrant()
 	lose("", 0)
-	if e := Refused(t, s, "n", Limit(2)); len(e.Holders) != 2 || e.Waiters != 0 {
+	if e := ExpectBusy(t, s, "n", Limit(2)); len(e.Holders) != 2 || e.Waiters != 0 {
 		t.Errorf("busy: %v", e)
 	}
 	Release(t, second)
-	Release(t, w.Granted())
-	Becomes(t, watch, "n", 0, 0)
+	Release(t, w.ExpectGrant())
+	AwaitEntries(t, watch, "n", Counts{})
 }

@@ -8,13 +8,12 @@ import (
 	"golock/locks"
 )
 
-// The model of a name in a store: a pure function from a queue, an input and its
-// output to the next queue, or to "that cannot be". It knows nothing of time:
+// This file is the model of one lock: a pure function from the state of a queue, an input and its
+// output to the next state, or to the verdict that no store may answer so. The model has no clock:
 // the end of a hold is an event like the others.
 //
-// A grant is an event of its own. In every store a waiter finds out by itself
-// that it is its turn. Whatever happens between the moment from which it could
-// be admitted and the grant sees a waiter.
+// A grant to a waiter is an event of its own, because in every store a waiter finds out by itself
+// that its turn has come. Until that event the other entries see it as a waiter.
 
 // kind is what happens to an entry.
 type kind string
@@ -39,11 +38,13 @@ type input struct {
 	id    int // which entry; they are numbered as they come
 	claim locks.Claim
 
-	// Of a grant only.
-	changing []int // the slots that may count as taken: they were given back, or taken, while it was made
-	rank     int   // how many have a lower fence; -1: it is not known whether they come before
+	// These fields belong to a grant. The store may have counted the slots in changing as taken, because
+	// they were released or taken while it made the grant. rank is the number of grants with a lower
+	// fence, or -1 if the fence does not tell the order of grants.
+	changing []int
+	rank     int
 
-	// Of a join only.
+	// These fields belong to a join.
 	noWait   bool
 	maxQueue *int
 	replace  locks.Replacement
@@ -52,7 +53,9 @@ type input struct {
 }
 
 type output struct {
-	word     string // "granted", "queued", "busy", "nested", "evicted" of a join; "", "lost", "evicted" of the rest
+	// word is "granted", "queued", "busy", "nested" or "evicted" for a join. For the others it is "lost",
+	// "evicted", or "" if they succeeded.
+	word     string
 	slots    []int
 	fence    int64
 	replaced []int
@@ -64,39 +67,39 @@ type output struct {
 type listed struct {
 	id                   int
 	slots                []int
-	ended, evicted, hold bool // hold: will stay after its release
+	ended, evicted, hold bool // hold means that the entry keeps its slots after its release
 }
 
-// promises are what a store promises of its queue. The zero value is a store
-// that keeps all of it in one step each.
+// promises say in what a store differs from one that makes each change of the queue at once and in
+// order, which is the zero value.
 type promises struct {
-	unordered bool // the kernel decides who is next, and which of the free slots it is
-	searching bool // free units are looked for one after the other: a refusal proves nothing
-	sleepers  bool // who left may get what it waited for, for a moment: so does one
-	scanning  bool // holders are looked at one after the other: a slot that is given back just then may count as taken
+	unordered bool // the kernel decides which waiter is next, and which free slot it gets
+	searching bool // the store tries one unit after the other, so a refusal does not prove that all are taken
+	sleepers  bool // a waiter that has left may still get the slot for a moment
+	scanning  bool // the store reads one holder after the other, and may count a slot as taken that is released meanwhile
 }
 
 // queue is the state of a name. The methods that change it work on copies.
 type queue struct {
 	promises
 	entries []entry // in the order of their tickets
-	evicted []int   // were waiting, and have not been told yet
-	next    int64   // ticket
-	fence   int64   // the last
-	grants  int     // so far, of those that their owners know of
-	left    bool    // somebody has left
+	evicted []int   // IDs of evicted waiters that have not been told yet
+	next    int64   // the ticket of the next newcomer
+	fence   int64   // the fence of the last grant
+	grants  int     // the number of grants that their owners know of
+	left    bool    // a waiter has left
 }
 
 type entry struct {
 	id      int
 	claim   locks.Claim
 	replace locks.Replacement
-	slots   []int // nil: waits
+	slots   []int // nil for a waiter
 	holds   bool
-	hold    bool // stays after its release
-	ended   bool // only stays
-	evicted bool // and still holds
-	unseen  bool // holds, and nobody knows
+	hold    bool // the entry keeps its slots after its release
+	ended   bool // the entry was released, and only its hold keeps the slots
+	evicted bool // the entry was evicted and still holds
+	unseen  bool // the entry holds, and its owner does not know that yet
 }
 
 func (q *queue) find(id int) *entry {
@@ -245,6 +248,7 @@ func (q *queue) evict(e *entry) {
 	}
 }
 
+// join is the state after a join, and whether the store may have answered so.
 func (q queue) join(in input, out output) (queue, bool) {
 	e := entry{id: in.id, claim: in.claim, replace: in.replace, hold: in.hold}
 	e.claim.Ticket = q.next
@@ -257,9 +261,10 @@ func (q queue) join(in input, out output) (queue, bool) {
 		o := q.find(id)
 		return o != nil && o.holds && !o.ended
 	})
-	unsure := q.searching || (q.sleepers && q.left) // a refusal may be right all the same
+	// A refusal may be right although the model sees a free slot.
+	unsure := q.searching || (q.sleepers && q.left)
 	fits := q.fits(e.claim) && !unsure
-	if out.word == "evicted" && fits { // it was told of nothing else
+	if out.word == "evicted" && fits { // it held, and heard of the eviction instead of the grant
 		q.admitUnseen(&e)
 		q.entries = append(q.entries, e)
 		return q, true
@@ -282,7 +287,13 @@ func (q queue) join(in input, out output) (queue, bool) {
 	default:
 		return q, false
 	}
-	// It has to wait: whom does it replace, and are there too many?
+	return q.enqueue(e, in, out, unsure)
+}
+
+// enqueue is the state after a join that has to wait. It evicts the entries that the newcomer
+// replaces, and may turn the newcomer away because the queue is full. unsure means that the store
+// need not have seen that the newcomer fits.
+func (q queue) enqueue(e entry, in input, out output, unsure bool) (queue, bool) {
 	rivals := make([]locks.Rival, len(q.entries))
 	for i, o := range q.entries {
 		rivals[i] = locks.Rival{Claim: o.claim, Waits: !o.holds, Replace: o.replace, Leaving: o.evicted}

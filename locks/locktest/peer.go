@@ -126,7 +126,7 @@ func (e Engine) servePeerOrder(orders *json.Decoder) error {
 		}
 	}
 	stop()
-	if err := GiveBack(lease); err != nil {
+	if err := ReleaseUntilAnswered(lease); err != nil {
 		return errors.New("release: " + err.Error()) // no outcome that a test expects
 	}
 	say(report{State: "released"})

@@ -17,9 +17,9 @@ import (
 // release it is free in any case, except for abstract names.
 func testPlainKilledHolder(t *testing.T, w *world) {
 	s := w.open()
-	isFree := func() { Release(t, GetOf[locks.Lease](t, s, "label", NoWait)) }
+	isFree := func() { Release(t, AcquireAs[locks.Lease](t, s, "label", NoWait)) }
 	holder := w.granted("label", 1)
-	Refused(t, s, "label")
+	ExpectBusy(t, s, "label")
 	holder.Kill()
 	isFree()
 
@@ -27,13 +27,13 @@ func testPlainKilledHolder(t *testing.T, w *world) {
 	heir := holder.heir()
 	holder.Kill()
 	for range 20 {
-		Refused(t, s, "label")
+		ExpectBusy(t, s, "label")
 	}
 	if all := List(t, s, ""); len(all) != 1 || all[0].PID != heir || all[0].State != locks.Holding {
 		t.Errorf("%+v, want the heir %d", all, heir)
 	}
 	testkit.Must(t, syscall.Kill(heir, syscall.SIGKILL))
-	Release(t, GetOf[locks.Lease](t, s, "label"))
+	Release(t, AcquireAs[locks.Lease](t, s, "label"))
 
 	if strings.HasPrefix(w.url, "bind://@") {
 		return // locks/bind: TestLeftBehind
@@ -54,7 +54,7 @@ func testPlainKilledHolder(t *testing.T, w *world) {
 // descriptor was not handed on; what is merely called by the same ID waits.
 func testPlainNested(t *testing.T, w *world) {
 	s := w.open()
-	outer := TakeUnit(t, s, 1)
+	outer := AcquirePlain(t, s, 1)
 	r := NewRequest(t, "label", NoWait, Within(outer.Grant().Ref))
 	_, err := s.Join(context.Background(), r)
 	var busy *locks.BusyError

@@ -19,7 +19,7 @@ func testPriority(t *testing.T, w *world) {
 	for _, p := range []int{0, 5, -5, 5, 6, 0, -2147483648, 2147483647} {
 		queue = append(queue, w.queued("n", 1, Priority(p)))
 	}
-	Refused(t, s, "n", Priority(99))
+	ExpectBusy(t, s, "n", Priority(99))
 	for _, i := range []int{7, 4, 1, 3, 0, 5, 2, 6} {
 		for _, one := range queue {
 			one.silent()
@@ -56,7 +56,7 @@ func evict(t *testing.T, s locks.Store, ref locks.Ref, by string) {
 }
 
 // IsGone demands that there is no entry to be evicted.
-func IsGone(t *testing.T, s locks.Store, ref locks.Ref) {
+func ExpectGone(t *testing.T, s locks.Store, ref locks.Ref) {
 	t.Helper()
 	if err := s.Abilities().Queue.Evict(context.Background(), []locks.Ref{ref}, "user anna")[0]; !errors.Is(err, locks.ErrLost) {
 		t.Errorf("Evict = %v, want ErrLost", err)
@@ -78,7 +78,7 @@ func testEvictWaiter(t *testing.T, w *world) {
 	testkit.Eventually(t, "they are gone", func() bool {
 		return slices.Equal(states(t, s, "n"), []string{"holding 0", "waiting 1"})
 	})
-	IsGone(t, s, queue[0].ref)
+	ExpectGone(t, s, queue[0].ref)
 	queue[2].silent()
 	holder.release()
 	queue[2].expect("granted")
@@ -96,7 +96,7 @@ func testEvictHolder(t *testing.T, w *world) {
 	if e := List(t, s, "n")[0]; e.State != locks.Holding || e.Evicted != "user anna" {
 		t.Errorf("the entry is %+v", e)
 	}
-	Refused(t, s, "n")
+	ExpectBusy(t, s, "n")
 	next.silent()
 	holder.release() // the hold has gone with the eviction
 	next.expect("granted")
@@ -196,7 +196,7 @@ func testHold(t *testing.T, w *world) {
 	if got := w.granted("n", 2, NoWait).last.Slots; !slices.Equal(got, []int{1}) {
 		t.Errorf("slots %v beside a held one", got)
 	}
-	Refused(t, s, "n", Limit(2))
+	ExpectBusy(t, s, "n", Limit(2))
 	// Nobody is inside a run that has ended.
 	w.queued("n", 1, Within(holder.ref))
 }
@@ -256,7 +256,7 @@ func testHoldKilled(t *testing.T, w *world) {
 		all := List(t, s, "n")
 		return len(all) == 2 && all[0].Ended && !all[0].Orphaned
 	})
-	Refused(t, s, "n")
+	ExpectBusy(t, s, "n")
 	next.silent()
 
 	// But not of one that was evicted.
@@ -277,5 +277,5 @@ func testHoldEvicted(t *testing.T, w *world) {
 	old.expect("evicted")
 	evict(t, s, holder.ref, "user anna")
 	next.expect("granted")
-	IsGone(t, s, holder.ref)
+	ExpectGone(t, s, holder.ref)
 }

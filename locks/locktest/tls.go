@@ -19,7 +19,7 @@ func TLS(t *testing.T, name, cert, key string, open func(url string) (locks.Stor
 		t.Cleanup(func() { s.Close() })
 		return s
 	}
-	Release(t, Get(t, store("ca="+cert, "server-name="+name, "cert="+cert, "key="+key), "n"))
+	Release(t, Acquire(t, store("ca="+cert, "server-name="+name, "cert="+cert, "key="+key), "n"))
 	for _, tt := range []struct {
 		options []string
 		want    string
@@ -28,9 +28,9 @@ func TLS(t *testing.T, name, cert, key string, open func(url string) (locks.Stor
 		{[]string{"ca=" + cert}, "127.0.0.1"},
 		{[]string{"ca=" + cert, "server-name=other.example"}, "other.example"},
 	} {
-		Says(t, Denied(t, store(tt.options...), "n"), tt.want)
+		ExpectError(t, ExpectFinalError(t, store(tt.options...), "n"), tt.want)
 	}
 	// The server gets no certificate. What it says to that may be lost with the
 	// connection.
-	Fails(t, store("ca="+cert, "server-name="+name), "n")
+	ExpectJoinError(t, store("ca="+cert, "server-name="+name), "n")
 }

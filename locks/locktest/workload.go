@@ -61,6 +61,8 @@ type member struct {
 	stays    bool // after its release, for longer than the history
 }
 
+// newWorkload makes the workload of a round. Its seed decides everything except the order in which the
+// workers meet.
 func newWorkload(t *testing.T, w *world, seed uint64, round int) *workload {
 	c := &workload{t: t, w: w, seed: seed, began: time.Now()}
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -106,21 +108,26 @@ func newWorkload(t *testing.T, w *world, seed uint64, round int) *workload {
 	if c.plain {
 		c.promises.searching, c.promises.sleepers = m.units[0] > 1, true
 	}
-	for i := range m.locks {
-		url := w.url
+	c.openAll(round)
+	return c
+}
+
+// openAll opens the stores of all workers, and for each lock one to look at it.
+func (c *workload) openAll(round int) {
+	for i := range c.mix.locks {
+		url := c.w.url
 		if c.plain && round+i > 0 { // its URL is the lock
-			url = w.engine.Fresh(t)
+			url = c.w.engine.Fresh(c.t)
 		}
 		c.urls = append(c.urls, url)
 		c.names = append(c.names, fmt.Sprintf("history %d, name %d", round, i))
 		c.watch = append(c.watch, c.open(i))
 	}
-	for range m.workers {
-		for i := range m.locks {
+	for range c.mix.workers {
+		for i := range c.mix.locks {
 			c.stores = append(c.stores, c.open(i))
 		}
 	}
-	return c
 }
 
 func (c *workload) open(lock int) locks.Store {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/open"
 	"golock/test/testkit"
 )
@@ -24,9 +24,9 @@ func freePort(t testing.TB, address string) int {
 		for port := first; port < first+5 && free; port++ {
 			s, err := open.Store(fmt.Sprintf("bind://%s:%d", address, port))
 			testkit.Must(t, err)
-			l, err := Try(t, s, 1)
+			l, err := locktest.TryPlain(t, s, 1)
 			if free = err == nil; free {
-				Release(t, l)
+				locktest.Release(t, l)
 			}
 		}
 		if free {

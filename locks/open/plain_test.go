@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/open"
 	"golock/test/testkit"
 )
@@ -15,7 +15,7 @@ import (
 func TestConformance(t *testing.T) {
 	for name, fresh := range kinds() {
 		t.Run(name, func(t *testing.T) {
-			Run(t, Engine{Fresh: func(t *testing.T) string { return fresh(t) }, Open: open.Store})
+			locktest.Run(t, locktest.Engine{Fresh: func(t *testing.T) string { return fresh(t) }, Open: open.Store})
 		})
 	}
 }

@@ -25,6 +25,30 @@ const (
 	OutagePlaces = 16
 )
 
+// These places and times belong to the script of Redis, which grants to a waiter over its
+// subscription. The script has the same numbers: TestScriptConstants in locks/redis compares them.
+const (
+	// CheckingPlace is the place of the waiter that checks on the first one: each of its questions makes
+	// the script wake the first waiter again.
+	CheckingPlace = 2
+
+	// UnreachableLimit is the time in which the first waiter must ask if its subscription is missing.
+	// Then it counts as dead. A waiter that only connects anew needs a few milliseconds.
+	UnreachableLimit = 500 * time.Millisecond
+
+	// CheckAfter is how long after the first waiter was woken the second one asks. The first may have
+	// died since, and a server finds out that a connection is gone only after a moment.
+	CheckAfter = 450 * time.Millisecond
+
+	// NewcomerLimit replaces UnreachableLimit for a waiter that has never subscribed: on a busy machine
+	// it may still be connecting.
+	NewcomerLimit = 3 * time.Second
+
+	// NewcomerAskEvery is the longest time between two questions of a waiter that has not subscribed, as
+	// nobody can wake it.
+	NewcomerAskEvery = time.Second
+)
+
 // OfferLimit is how long an offer stands at most.
 const OfferLimit = 5 * time.Second
 

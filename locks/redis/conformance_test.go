@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/redis"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(testkit.Library(m)) }
 
 func TestConformance(t *testing.T) {
-	Run(t, Engine{
+	locktest.Run(t, locktest.Engine{
 		Fresh: func(t *testing.T) string { return redistest.StoreURL(t) },
 		Open:  func(url string) (locks.Store, error) { return redis.Open(url) },
 		TTL:   2 * time.Second,
@@ -49,10 +49,10 @@ func TestChaos(t *testing.T) {
 		}
 		return redistest.Pass
 	})
-	Chaos(t, func() locks.Store { return open(t, proxy.URL()) }, func(int) { proxy.Cut() })
+	locktest.Chaos(t, func() locks.Store { return open(t, proxy.URL()) }, func(int) { proxy.Cut() })
 	// Of those who vanished a late request may make an entry. It ends.
 	proxy.Replay()
-	Becomes(t, direct, "a", 0, 0)
+	locktest.AwaitEntries(t, direct, "a", locktest.Counts{})
 }
 
 // What other versions read has not changed without a new number. Of what differs each time
@@ -61,9 +61,9 @@ func TestFormat(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, server.URL("quarantine=0s"))
-	Release(t, Take(t, s, "n"))
-	l := Take(t, s, "n", Hold(time.Hour), Priority(1), Replace(locks.ReplaceRunning))
-	Queue(t, s, "n", Priority(-1))
+	locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
+	l := locktest.AcquireAtOnce(t, s, "n", locktest.Hold(time.Hour), locktest.Priority(1), locktest.Replace(locks.ReplaceRunning))
+	locktest.Enqueue(t, s, "n", locktest.Priority(-1))
 	testkit.Must(t, s.Evict(background, []locks.Ref{l.Grant().Ref}, "me")[0])
 	text := ""
 	keys := server.Do("KEYS", "*").([]any)

@@ -75,23 +75,34 @@ func (x *examination) node(ctx context.Context, c goredis.UniversalClient) {
 		info[key] = value
 	}
 	x.version(info)
-	if role := info["role"]; role != "master" {
-		x.readOnly = true
-		x.Add(locks.Problem, "role", "the server is a replica ("+locks.Printable(role, 20)+")",
-			"nothing can be written there", "name the master, or redis+sentinel:// to be led to it")
-	}
+	x.readOnly = x.readOnly || info["role"] != "master"
+	x.Judge("role", locks.Row{
+		When: info["role"] != "master", Level: locks.Problem,
+		What: "the server is a replica (" + locks.Printable(info["role"], 20) + ")",
+		Why:  "nothing can be written there",
+		Fix:  "name the master, or redis+sentinel:// to be led to it",
+	})
 	x.memory(info)
 	x.persistence(info)
 	x.replicas(ctx, c, info)
 }
 
+// noInfo reports that the server refuses INFO.
 func (x *examination) noInfo(err error) {
-	level, why := locks.Problem, "without it there is no quarantine: after a restart or a failover a slot that the "+
-		"server forgot may be given away under its holder; nor can golock doctor see the server's settings"
-	if x.store.target.Quarantine == 0 { // the user has switched the quarantine off
-		level, why = locks.Note, "golock doctor cannot see the server's settings"
-	}
-	x.Add(level, "INFO", "is refused: "+err.Error(), why, "let the user run it: ACL SETUSER NAME +info")
+	const subject, fix = "INFO", "let the user run it: ACL SETUSER NAME +info"
+	what := "is refused: " + err.Error()
+	x.Judge(subject,
+		locks.Row{
+			When: x.store.target.Quarantine == 0, Level: locks.Note, What: what, // the user has switched it off
+			Why: "golock doctor cannot see the server's settings", Fix: fix,
+		},
+		locks.Row{
+			When: true, Level: locks.Problem, What: what,
+			Why: "without it there is no quarantine: after a restart or a failover a slot that the server forgot may be given " +
+				"away under its holder; nor can golock doctor see the server's settings",
+			Fix: fix,
+		},
+	)
 }
 
 func (x *examination) version(info map[string]string) {
@@ -102,50 +113,60 @@ func (x *examination) version(info map[string]string) {
 	what := name + " " + locks.Printable(version, 40) + ", " + locks.Printable(mode, 20)
 	var major, minor int
 	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
-	if name == "Redis" && n == 2 && (major < 6 || major == 6 && minor < 2) {
-		x.Add(locks.Problem, "version", what, "golock is made for 6.2 and later, and not tried with older ones",
-			"a newer server")
-		return
-	}
-	x.OK("version", what)
+	isOld := major < 6 || major == 6 && minor < 2
+	x.Judge("version",
+		locks.Row{
+			When: name == "Redis" && n == 2 && isOld, Level: locks.Problem, What: what,
+			Why: "golock is made for 6.2 and later, and not tried with older ones",
+			Fix: "a newer server",
+		},
+		locks.Row{When: true, Level: locks.OK, What: what},
+	)
 }
 
+// memory examines whether the server may throw keys away. A server that is too old does not tell its
+// policy.
 func (x *examination) memory(info map[string]string) {
-	const subject = "maxmemory-policy"
-	policy := info["maxmemory_policy"]
+	policy, isUnlimited := info["maxmemory_policy"], info["maxmemory"] == "0"
+	isSafe := policy == "noeviction"
 	what := "is " + locks.Printable(policy, 40)
-	switch unlimited := info["maxmemory"] == "0"; {
-	case policy == "": // the server is too old to tell its policy
-	case policy == "noeviction" && unlimited:
-		x.OK(subject, what+": nothing is thrown away; there is no maxmemory")
-	case policy == "noeviction":
-		x.OK(subject, what+": nothing is thrown away")
-	default:
-		if unlimited {
-			what += " (and maxmemory 0: nothing is thrown away until somebody sets it)"
-		}
-		x.Add(locks.Problem, subject, what,
-			"a server that needs room throws keys away, those of locks among them (they all have an end of their own, "+
-				"so volatile-* hits them too): two may run then",
-			"CONFIG SET maxmemory-policy noeviction and the same in redis.conf, or a server of its own for locks")
-	}
+	const why = "a server that needs room throws keys away, those of locks among them (they all have an end of their own, " +
+		"so volatile-* hits them too): two may run then"
+	const fix = "CONFIG SET maxmemory-policy noeviction and the same in redis.conf, or a server of its own for locks"
+	x.Judge("maxmemory-policy",
+		locks.Row{When: isSafe && isUnlimited, Level: locks.OK, What: what + ": nothing is thrown away; there is no maxmemory"},
+		locks.Row{When: isSafe, Level: locks.OK, What: what + ": nothing is thrown away"},
+		locks.Row{
+			When: policy != "" && isUnlimited, Level: locks.Problem,
+			What: what + " (and maxmemory 0: nothing is thrown away until somebody sets it)", Why: why, Fix: fix,
+		},
+		locks.Row{When: policy != "", Level: locks.Problem, What: what, Why: why, Fix: fix},
+	)
 }
 
 func (x *examination) persistence(info map[string]string) {
-	if info["aof_enabled"] == "1" {
-		x.OK("persistence", "appendonly is on: a restart finds what was there, but for the last second or less")
-	} else {
-		x.Add(locks.Note, "persistence",
-			"appendonly is off: what came after the last snapshot, if there is one, is lost with the server",
-			"a server that comes back without its data forgets who holds what. Runs put their slots back within "+
-				"the quarantine ("+x.store.target.Quarantine.String()+"); what only --hold keeps is lost",
-			"appendonly yes, if --hold must survive a restart of the server")
-	}
-	if info["rdb_last_bgsave_status"] == "err" || info["aof_last_write_status"] == "err" {
-		x.Add(locks.Note, "disk", "the server could not save its data the last time",
-			"unless it is told otherwise it then takes no writes: nobody gets a slot, and leases run out",
-			"look into the server's log; give its disk room")
-	}
+	x.Judge("persistence",
+		locks.Row{
+			When: info["aof_enabled"] == "1", Level: locks.OK,
+			What: "appendonly is on: a restart finds what was there, but for the last second or less",
+		},
+		locks.Row{
+			When: true, Level: locks.Note,
+			What: "appendonly is off: what came after the last snapshot, if there is one, is lost with the server",
+			Why: "a server that comes back without its data forgets who holds what. Runs put their slots back within " +
+				"the quarantine (" + x.store.target.Quarantine.String() + "); what only --hold keeps is lost",
+			Fix: "appendonly yes, if --hold must survive a restart of the server",
+		},
+	)
+	x.Judge("disk",
+		locks.Row{
+			When:  info["rdb_last_bgsave_status"] == "err" || info["aof_last_write_status"] == "err",
+			Level: locks.Note,
+			What:  "the server could not save its data the last time",
+			Why:   "unless it is told otherwise it then takes no writes: nobody gets a slot, and leases run out",
+			Fix:   "look into the server's log; give its disk room",
+		},
+	)
 }
 
 // wakeUp examines whether the server can wake waiters.
@@ -157,11 +178,13 @@ func (x *examination) wakeUp(ctx context.Context) {
 	if err == nil {
 		err = x.client.Publish(ctx, channel, "0").Err()
 	}
-	if err == nil {
-		x.OK("wake-up", "waiters are woken by PUBLISH")
-		return
-	}
-	x.Add(locks.Note, "wake-up", "the server does not let this user publish and subscribe: "+err.Error(),
-		"who waits asks once a second instead of being woken, and who is evicted learns it with its next renewal",
-		"ACL SETUSER NAME +publish +subscribe &"+x.store.target.prefix+":*")
+	x.Judge("wake-up",
+		locks.Row{When: err == nil, Level: locks.OK, What: "waiters are woken by PUBLISH"},
+		locks.Row{
+			When: true, Level: locks.Note,
+			What: fmt.Sprintf("the server does not let this user publish and subscribe: %v", err),
+			Why:  "who waits asks once a second instead of being woken, and who is evicted learns it with its next renewal",
+			Fix:  "ACL SETUSER NAME +publish +subscribe &" + x.store.target.prefix + ":*",
+		},
+	)
 }

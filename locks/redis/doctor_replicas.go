@@ -16,52 +16,64 @@ const useMinReplicas = "?min-replicas=1 or more in the URL: a grant or a renewal
 
 // replicas examines whether the leases of a master survive when another server takes over.
 func (x *examination) replicas(ctx context.Context, c goredis.UniversalClient, info map[string]string) {
-	const subject = "replicas"
 	count, _ := strconv.Atoi(info["connected_slaves"])
-	connected := fmt.Sprintf("%d connected", count)
 	want := x.store.target.replicas
-	switch {
-	case want > count:
-		x.Add(locks.Problem, subject, fmt.Sprintf("%s, and ?min-replicas=%d in the URL", connected, want),
-			"no slot is given before so many have it", "connect the replicas, or a smaller ?min-replicas=")
-		return
-	case want > 0 && want < count:
-		x.Add(locks.Note, subject, fmt.Sprintf("%s; a grant or a renewal counts when %d have it", connected, want),
-			"if one of the others takes over it may lack the last grants, and a master that is cut off together with "+
-				"so many goes on beside it: two may run then",
-			fmt.Sprintf("?min-replicas=%d in the URL; then no replica may be missing", count))
-		return
-	case want > 0:
-		x.OK(subject, fmt.Sprintf("%s; a grant or a renewal counts when %d have it", connected, want))
-		return
-	case count == 0 && x.store.target.kind != sentinel: // a sentinel may know of a replica that is away
-		x.OK(subject, "none: nothing takes over when the server is gone, and nothing can be forgotten by that")
+	connected := fmt.Sprintf("%d connected", count)
+	confirmed := fmt.Sprintf("%s; a grant or a renewal counts when %d have it", connected, want)
+	isAlone := count == 0 && x.store.target.kind != sentinel // a sentinel may know of a replica that is away
+	if want == 0 && !isAlone {
+		x.unconfirmed(connected+", and no grant or renewal waits for them", x.writeRule(ctx, c))
 		return
 	}
-	x.unconfirmed(subject, connected+", and no grant or renewal waits for them", x.writeRule(ctx, c))
+	x.Judge("replicas",
+		locks.Row{
+			When: want > count, Level: locks.Problem,
+			What: fmt.Sprintf("%s, and ?min-replicas=%d in the URL", connected, want),
+			Why:  "no slot is given before so many have it",
+			Fix:  "connect the replicas, or a smaller ?min-replicas=",
+		},
+		locks.Row{
+			When: want > 0 && want < count, Level: locks.Note, What: confirmed,
+			Why: "if one of the others takes over it may lack the last grants, and a master that is cut off together with " +
+				"so many goes on beside it: two may run then",
+			Fix: fmt.Sprintf("?min-replicas=%d in the URL; then no replica may be missing", count),
+		},
+		locks.Row{When: want > 0, Level: locks.OK, What: confirmed},
+		locks.Row{
+			When: true, Level: locks.OK,
+			What: "none: nothing takes over when the server is gone, and nothing can be forgotten by that",
+		},
+	)
 }
 
 // unconfirmed reports what can happen if leases wait for no replica. It is a problem if another
 // server takes over by itself.
-func (x *examination) unconfirmed(subject, what string, rule writeRule) {
+func (x *examination) unconfirmed(what string, rule writeRule) {
 	level := locks.Note
 	if x.store.target.kind.failsOver() {
 		level = locks.Problem
 	}
-	switch {
-	case rule.unknown != nil:
-		what += "; the server's min-replicas-to-write cannot be seen: " + rule.unknown.Error()
-		x.Add(level, subject, what, "without it "+locks.TwoServers,
-			useMinReplicas+"; or see to min-replicas-to-write, and let golock doctor see it: ACL SETUSER NAME +config|get")
-	case rule.replicas == 0:
-		x.Add(level, subject, what+"; the server's min-replicas-to-write is not set", locks.TwoServers,
-			useMinReplicas+"; min-replicas-to-write in redis.conf bounds the time, without ?min-replicas=, too")
-	default:
-		x.Add(locks.Note, subject,
-			fmt.Sprintf("%s; the server takes no writes if fewer than %d have answered for %v", what, rule.replicas, rule.lag),
-			fmt.Sprintf("after a partition two may run, for up to %v (min-replicas-max-lag) and a third of the TTL", rule.lag),
-			useMinReplicas)
-	}
+	x.Judge("replicas",
+		locks.Row{
+			When: rule.unknown != nil, Level: level,
+			What: fmt.Sprintf("%s; the server's min-replicas-to-write cannot be seen: %v", what, rule.unknown),
+			Why:  "without it " + locks.TwoServers,
+			Fix: useMinReplicas + "; or see to min-replicas-to-write, and let golock doctor see it: " +
+				"ACL SETUSER NAME +config|get",
+		},
+		locks.Row{
+			When: rule.replicas == 0, Level: level,
+			What: what + "; the server's min-replicas-to-write is not set",
+			Why:  locks.TwoServers,
+			Fix:  useMinReplicas + "; min-replicas-to-write in redis.conf bounds the time, without ?min-replicas=, too",
+		},
+		locks.Row{
+			When: true, Level: locks.Note,
+			What: fmt.Sprintf("%s; the server takes no writes if fewer than %d have answered for %v", what, rule.replicas, rule.lag),
+			Why:  fmt.Sprintf("after a partition two may run, for up to %v (min-replicas-max-lag) and a third of the TTL", rule.lag),
+			Fix:  useMinReplicas,
+		},
+	)
 }
 
 // failsOver reports whether a replica takes over by itself.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
@@ -17,9 +17,9 @@ import (
 // levels examines a store and demands findings of these levels.
 func levels(t *testing.T, url string, level locks.Level, subjects ...string) map[string]locks.Finding {
 	t.Helper()
-	found := Examine(t, open(t, url))
+	found := locktest.Examine(t, open(t, url))
 	for _, subject := range subjects {
-		Level(t, found, subject, level)
+		locktest.ExpectFinding(t, found, subject, level)
 	}
 	return found
 }
@@ -50,7 +50,7 @@ func TestDoctorGood(t *testing.T) {
 func TestDoctorEviction(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru")
-	Level(t, levels(t, server.URL(), locks.Problem, "maxmemory-policy"), "persistence", locks.Note)
+	locktest.ExpectFinding(t, levels(t, server.URL(), locks.Problem, "maxmemory-policy"), "persistence", locks.Note)
 	server.Do("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
 	levels(t, server.URL(), locks.Problem, "maxmemory-policy")
 	server.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
@@ -60,10 +60,10 @@ func TestDoctorEviction(t *testing.T) {
 func TestDoctorRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	Level(t, levels(t, user(t, server, "-info", "-config"), locks.Problem, "INFO"), "rehearsal", locks.OK)
+	locktest.ExpectFinding(t, levels(t, user(t, server, "-info", "-config"), locks.Problem, "INFO"), "rehearsal", locks.OK)
 	levels(t, user(t, server, "-info")+"?quarantine=0", locks.Note, "INFO")
 	found := levels(t, user(t, server, "-subscribe", "resetchannels", "+info"), locks.Note, "wake-up")
-	Level(t, found, "rehearsal", locks.OK)
+	locktest.ExpectFinding(t, found, "rehearsal", locks.OK)
 	levels(t, user(t, server, "-@scripting"), locks.Problem, "rehearsal")
 }
 
@@ -72,7 +72,7 @@ func TestDoctorReplica(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
 	replica := master.Replica()
-	Level(t, levels(t, master.URL(), locks.Note, "replicas"), "replicas", locks.Note, "is not set")
+	locktest.ExpectFinding(t, levels(t, master.URL(), locks.Note, "replicas"), "replicas", locks.Note, "is not set")
 	levels(t, master.URL("min-replicas=1"), locks.OK, "replicas")
 	levels(t, master.URL("min-replicas=2"), locks.Problem, "replicas")
 	found := levels(t, replica.URL("quarantine=0"), locks.Problem, "role")
@@ -80,7 +80,7 @@ func TestDoctorReplica(t *testing.T) {
 		t.Errorf("tried all the same: %+v", f)
 	}
 	master.Replica()
-	Level(t, levels(t, master.URL("min-replicas=1"), locks.Note, "replicas"), "replicas", locks.Note, "2 connected")
+	locktest.ExpectFinding(t, levels(t, master.URL("min-replicas=1"), locks.Note, "replicas"), "replicas", locks.Note, "2 connected")
 }
 
 // Where another server takes over by itself, leases must wait for replicas, or the server must.
@@ -124,7 +124,7 @@ func TestDoctorFailover(t *testing.T) {
 func TestDoctorMany(t *testing.T) {
 	t.Parallel()
 	sentinels := redistest.StartSentinel(t)
-	Level(t, levels(t, sentinels.URL(), locks.Problem, "replicas"), "rehearsal", locks.OK)
+	locktest.ExpectFinding(t, levels(t, sentinels.URL(), locks.Problem, "replicas"), "rehearsal", locks.OK)
 	c := redistest.StartCluster(t)
 	levels(t, c.URL("quarantine=0"), locks.OK, "cluster", "maxmemory-policy", "rehearsal", "wake-up")
 	c.Nodes[1].Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")

@@ -54,9 +54,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		defer e.mu.Unlock()
 		return a, 0, e.fault
 	}
-	ttl, c := e.ttl, e.call
-	c.Mode, c.Record, c.Subscribed = string(step), e.record, e.subscribed
-	c.Every = millis(queue.AskEvery(ttl).Milliseconds())
+	ttl, c := e.ttl, e.callOf(step)
 	e.mu.Unlock()
 
 	sent = e.store.clock()
@@ -92,6 +90,15 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	return a, sent, nil
 }
 
+// callOf returns the arguments of a step. The caller has locked e.mu.
+func (e *entry) callOf(step queue.Step) call {
+	c := e.call
+	c.Mode, c.Record, c.Subscribed = string(step), e.record, e.subscribed
+	c.Every = millis(queue.AskEvery(e.ttl).Milliseconds())
+	return c
+}
+
+// learn stores what the server has told of the entry.
 func (e *entry) learn(epoch string, r *record) {
 	e.call.Epoch, e.record, e.ttl = epoch, r, r.TTL.duration()
 }

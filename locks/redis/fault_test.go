@@ -13,7 +13,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
@@ -22,12 +22,12 @@ import (
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	_, direct, proxy, behind := startProxy(t)
-	Release(t, Take(t, direct, "n")) // the server knows the script now
-	l := Take(t, behind, "n")
+	locktest.Release(t, locktest.AcquireAtOnce(t, direct, "n")) // the server knows the script now
+	l := locktest.AcquireAtOnce(t, behind, "n")
 	if got := len(proxy.Requests()); got != 2 {
 		t.Errorf("%d requests, want 2", got)
 	}
-	Release(t, l)
+	locktest.Release(t, l)
 	if got := len(proxy.Requests()); got != 3 {
 		t.Errorf("%d requests after the release, want 3", got)
 	}
@@ -45,11 +45,11 @@ func TestLostReplies(t *testing.T) {
 			return redistest.Pass
 		})
 	}
-	LostAnswers(t, s, direct, lose)
-	holder := Take(t, s, "n")
+	locktest.LostAnswers(t, s, direct, lose)
+	holder := locktest.AcquireAtOnce(t, s, "n")
 	lose("join", 2)
 	var busy *locks.BusyError
-	if _, err := s.Join(background, NewRequest(t, "n", Within(holder.Grant().Ref))); !errors.As(err, &busy) || busy.Inside == nil {
+	if _, err := s.Join(background, locktest.NewRequest(t, "n", locktest.Within(holder.Grant().Ref))); !errors.As(err, &busy) || busy.Inside == nil {
 		t.Errorf("Join inside = %v, want nested", err)
 	}
 }
@@ -58,7 +58,7 @@ func TestLostReplies(t *testing.T) {
 func TestReleaseAgain(t *testing.T) {
 	t.Parallel()
 	_, direct, proxy, s := startProxy(t)
-	holder := Take(t, s, "n")
+	holder := locktest.AcquireAtOnce(t, s, "n")
 	proxy.Judge(func(mode string) redistest.Verdict {
 		if mode == "release" {
 			return redistest.LoseReply
@@ -66,34 +66,34 @@ func TestReleaseAgain(t *testing.T) {
 		return redistest.Pass
 	})
 	wantOutage(t, holder.Release(background), "")
-	Becomes(t, direct, "n", 0, 0)
+	locktest.AwaitEntries(t, direct, "n", locktest.Counts{})
 	proxy.Judge(func(string) redistest.Verdict { return redistest.Pass })
-	Release(t, holder)
+	locktest.Release(t, holder)
 }
 
 // Whatever arrives a second time, late, leaves nothing behind.
 func TestDelayedDuplicates(t *testing.T) {
 	t.Parallel()
 	_, direct, proxy, s := startProxy(t)
-	holder := Take(t, s, "n")
-	Refused(t, s, "n")
-	gaveUp := Queue(t, s, "n")
+	holder := locktest.AcquireAtOnce(t, s, "n")
+	locktest.ExpectBusy(t, s, "n")
+	gaveUp := locktest.Enqueue(t, s, "n")
 	gaveUp.Leave()
-	Becomes(t, direct, "n", 1, 0)
-	nested, err := s.Join(background, NewRequest(t, "n", Within(holder.Grant().Ref)))
+	locktest.AwaitEntries(t, direct, "n", locktest.Counts{Holding: 1})
+	nested, err := s.Join(background, locktest.NewRequest(t, "n", locktest.Within(holder.Grant().Ref)))
 	if err == nil {
 		t.Fatalf("granted inside itself: %v", nested)
 	}
-	w := Queue(t, s, "n")
-	Release(t, holder)
-	Release(t, w.Granted())
-	Becomes(t, direct, "n", 0, 0)
+	w := locktest.Enqueue(t, s, "n")
+	locktest.Release(t, holder)
+	locktest.Release(t, w.ExpectGrant())
+	locktest.AwaitEntries(t, direct, "n", locktest.Counts{})
 	// The joins alone too: no release or leave comes after them.
 	for _, modes := range [][]string{nil, nil, {"join"}} {
 		proxy.Replay(modes...)
-		Has(t, direct, "n", 0, 0)
+		locktest.ExpectEntries(t, direct, "n", locktest.Counts{})
 	}
-	Take(t, direct, "n")
+	locktest.AcquireAtOnce(t, direct, "n")
 }
 
 // What trying again does not cure is told at once, to doctor too, and without the password.
@@ -113,7 +113,7 @@ func TestFinalErrors(t *testing.T) {
 	} {
 		s := open(t, tt.url)
 		_, examined := s.Examine(background, time.Minute)
-		for i, err := range append(failures(s), Denied(t, s, "n"), examined) {
+		for i, err := range append(failures(s), locktest.ExpectFinalError(t, s, "n"), examined) {
 			text := fmt.Sprint(err)
 			var outage *locks.OutageError
 			if errors.As(err, &outage) || !strings.HasPrefix(text, s.URL()+": ") || !strings.Contains(text, tt.want) {
@@ -123,7 +123,7 @@ func TestFinalErrors(t *testing.T) {
 			}
 		}
 	}
-	Release(t, Take(t, open(t, "redis://:right-s3cret"+at+"?quarantine=0"), "n"))
+	locktest.Release(t, locktest.AcquireAtOnce(t, open(t, "redis://:right-s3cret"+at+"?quarantine=0"), "n"))
 }
 
 // A waiter can give up although the server does not answer.
@@ -134,7 +134,7 @@ func TestLeaveFrozenServer(t *testing.T) {
 	defer server.Resume()
 	start := time.Now()
 	w.Leave()
-	testkit.Lasted(t, start, 0, LongTTL/6)
+	testkit.Lasted(t, start, 0, locktest.LongTTL/6)
 }
 
 // A process that is about to be stopped has left the queue when Wait returns, however long
@@ -142,9 +142,9 @@ func TestLeaveFrozenServer(t *testing.T) {
 func TestLeaveBeforeStandingStill(t *testing.T) {
 	t.Parallel()
 	_, direct, proxy, behind := startProxy(t)
-	Take(t, direct, "n")
+	locktest.AcquireAtOnce(t, direct, "n")
 	ctx, cancel := context.WithCancel(background)
-	r := NewRequest(t, "n")
+	r := locktest.NewRequest(t, "n")
 	r.StopsSoon = func() bool { return true }
 	ticket, err := behind.Join(ctx, r)
 	testkit.Must(t, err)
@@ -158,7 +158,7 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 	if _, err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Wait: %v, want that it was cancelled", err)
 	}
-	Has(t, direct, "n", 1, 0)
+	locktest.ExpectEntries(t, direct, "n", locktest.Counts{Holding: 1})
 }
 
 // A waiter whose connection is cut listens again at once, unless there is no server. The
@@ -187,9 +187,9 @@ func TestListensAgain(t *testing.T) {
 func TestVanishedAtItsTurn(t *testing.T) {
 	t.Parallel()
 	server, direct, proxy, behind := startProxy(t)
-	holder := Take(t, direct, "n")
-	Queue(t, behind, "n")
-	next := Queue(t, direct, "n")
+	holder := locktest.AcquireAtOnce(t, direct, "n")
+	locktest.Enqueue(t, behind, "n")
+	next := locktest.Enqueue(t, direct, "n")
 	awaitWaiters(t, server, 2)
 	forgetJoins(t, server)
 	told := make(chan struct{}, 100)
@@ -200,23 +200,23 @@ func TestVanishedAtItsTurn(t *testing.T) {
 		}
 		return redistest.Pass
 	})
-	Release(t, holder)
+	locktest.Release(t, holder)
 	<-told
-	next.Waits()
+	next.ExpectWaiting()
 	proxy.Refuse(true)
 	proxy.Cut()
 	start := time.Now()
-	next.Granted()
-	testkit.Lasted(t, start, 0, LongTTL/6)
+	next.ExpectGrant()
+	testkit.Lasted(t, start, 0, locktest.LongTTL/6)
 }
 
 // A paused server is an outage: renewals fail, the lease is not lost.
 func TestPausedServer(t *testing.T) {
 	t.Parallel()
 	server, url := startServer(t)
-	l := Take(t, open(t, url), "n")
+	l := locktest.AcquireAtOnce(t, open(t, url), "n")
 	server.Pause()
-	resume := time.AfterFunc(LongTTL/6, server.Resume)
+	resume := time.AfterFunc(locktest.LongTTL/6, server.Resume)
 	ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
 	defer cancel()
 	if _, err := l.Renew(ctx); err == nil || errors.Is(err, locks.ErrLost) {
@@ -233,11 +233,11 @@ func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	server, _, l, w := startQueue(t)
 	server.Do("SCRIPT", "FLUSH")
-	Renew(t, l)
+	locktest.Renew(t, l)
 	server.Do("SCRIPT", "FLUSH")
-	Release(t, l)
+	locktest.Release(t, l)
 	server.Do("SCRIPT", "FLUSH")
-	w.Granted()
+	w.ExpectGrant()
 }
 
 // A server without memory accepts no new entry, and keeps those that it has.
@@ -245,10 +245,10 @@ func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	server, s, l, w := startQueue(t)
 	server.Do("CONFIG", "SET", "maxmemory", "1")
-	if outage := wantOutage(t, Fails(t, s, "m"), "maxmemory"); !outage.Answered {
+	if outage := wantOutage(t, locktest.ExpectJoinError(t, s, "m"), "maxmemory"); !outage.Answered {
 		t.Errorf("Join = %v", outage)
 	}
-	Renew(t, l)
-	Release(t, l)
-	Renew(t, w.Granted())
+	locktest.Renew(t, l)
+	locktest.Release(t, l)
+	locktest.Renew(t, w.ExpectGrant())
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/redis"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
@@ -52,10 +52,10 @@ func startProxy(t *testing.T) (_ *redistest.Server, direct *redis.Store, _ *redi
 }
 
 // startQueue starts a server with a holder and a waiter that has subscribed.
-func startQueue(t *testing.T, changes ...Change) (*redistest.Server, *redis.Store, locks.Lease, *Waiter) {
+func startQueue(t *testing.T, changes ...locktest.Change) (*redistest.Server, *redis.Store, locks.Lease, *locktest.Waiter) {
 	t.Helper()
 	server, s := startStore(t)
-	holder, waiter := Take(t, s, "n", changes...), Queue(t, s, "n", changes...)
+	holder, waiter := locktest.AcquireAtOnce(t, s, "n", changes...), locktest.Enqueue(t, s, "n", changes...)
 	awaitWaiters(t, server, 1)
 	return server, s, holder, waiter
 }
@@ -63,7 +63,7 @@ func startQueue(t *testing.T, changes ...Change) (*redistest.Server, *redis.Stor
 // renewEventually renews again and again, as the runner does, until it succeeds.
 func renewEventually(t testing.TB, l locks.Lease) {
 	t.Helper()
-	testkit.Eventually(t, "it renews", func() bool { return TryRenew(l) == nil })
+	testkit.Eventually(t, "it renews", func() bool { return locktest.TryRenew(l) == nil })
 }
 
 // wantOutage fails unless an error is an outage and contains these words.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/redis"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
@@ -82,7 +82,7 @@ func isInvalid(t *testing.T, what string, err error, ref locks.Ref) {
 func TestRecordChecks(t *testing.T) {
 	t.Parallel()
 	k := openKeeper(t)
-	holder := Take(t, k, "n")
+	holder := locktest.AcquireAtOnce(t, k, "n")
 	const (
 		good    = iota
 		bad     // for both
@@ -170,18 +170,18 @@ func TestHolderIsRestored(t *testing.T) {
 	} {
 		for i, hold := range []time.Duration{0, 4 * time.Minute} {
 			name := fmt.Sprint(c.field, i)
-			holder := Take(t, k, name, Limit(2), TTL(10*time.Minute), Hold(hold))
+			holder := locktest.AcquireAtOnce(t, k, name, locktest.Limit(2), locktest.TTL(10*time.Minute), locktest.Hold(hold))
 			ref := holder.Grant().Ref
 			before := k.end(ref, name)
 			k.change(ref, name, c.field, c.value)
-			isInvalid(t, name+": a newcomer", Fails(t, k, name, Limit(2)), ref)
+			isInvalid(t, name+": a newcomer", locktest.ExpectJoinError(t, k, name, locktest.Limit(2)), ref)
 			_, err := k.Sweep(background, name, 0)
 			isInvalid(t, name+": a clean", err, ref)
 			if after := k.end(ref, name); after != before {
 				t.Errorf("%s: a clean moves the end by %v ms", name, after-before)
 			}
-			Renew(t, holder)
-			if second := Take(t, k, name, Limit(2)); second.Grant().Slots[0] != 1 {
+			locktest.Renew(t, holder)
+			if second := locktest.AcquireAtOnce(t, k, name, locktest.Limit(2)); second.Grant().Slots[0] != 1 {
 				t.Errorf("%s: slots %v beside %v", name, second.Grant().Slots, holder.Grant().Slots)
 			}
 			k.change(ref, name, c.field, c.value)
@@ -191,7 +191,7 @@ func TestHolderIsRestored(t *testing.T) {
 				t.Errorf("%s: a break moves the end by %v ms", name, after-before)
 			}
 			var evicted *locks.EvictedError
-			if err := TryRenew(holder); !errors.As(err, &evicted) {
+			if err := locktest.TryRenew(holder); !errors.As(err, &evicted) {
 				t.Errorf("%s: Renew = %v after a break", name, err)
 			}
 		}
@@ -206,7 +206,7 @@ func TestEndlessLease(t *testing.T) {
 	for _, change := range []string{"", "weight", "all"} {
 		for _, isBreak := range []bool{false, true} {
 			name := fmt.Sprint("n", change, isBreak)
-			ref := Take(t, k, name, TTL(ttl)).Grant().Ref
+			ref := locktest.AcquireAtOnce(t, k, name, locktest.TTL(ttl)).Grant().Ref
 			before := k.end(ref, name)
 			k.server.Do("ZADD", k.key(name, "h"), "inf", ref.ID.String())
 			most := before + float64(testkit.Patience.Milliseconds())
@@ -234,12 +234,12 @@ func TestEndlessLease(t *testing.T) {
 func TestServerClockGoesBack(t *testing.T) {
 	t.Parallel()
 	k := openKeeper(t)
-	holder := Take(t, k, "n", Limit(3))
+	holder := locktest.AcquireAtOnce(t, k, "n", locktest.Limit(3))
 	k.change(holder.Grant().Ref, "n", "join", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli()))
-	Take(t, k, "n", Limit(3))
+	locktest.AcquireAtOnce(t, k, "n", locktest.Limit(3))
 	for _, quiet := range []string{"1e15", "inf", "nan"} {
 		k.server.Do("HSET", k.key("n", "s"), "quiet", quiet)
-		Release(t, Take(t, k, "n", Limit(3)))
+		locktest.Release(t, locktest.AcquireAtOnce(t, k, "n", locktest.Limit(3)))
 		text, _ := k.server.Do("HGET", k.key("n", "s"), "quiet").(string)
 		if end, err := strconv.ParseFloat(text, 64); err != nil || end > float64(time.Now().Add(time.Hour).UnixMilli()) {
 			t.Errorf("quiet %s has become %s", quiet, text)
@@ -252,7 +252,7 @@ func TestGrantWithoutSlotsIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	k := openKeeper(t)
 	for _, c := range []struct{ field, value string }{{"slots", `""`}, {"priority", `"x"`}} {
-		r := NewRequest(t, c.field)
+		r := locktest.NewRequest(t, c.field)
 		_, err := k.Join(background, r) // and the answer is lost
 		testkit.Must(t, err)
 		k.change(r.Ref, c.field, c.field, c.value)
@@ -261,7 +261,7 @@ func TestGrantWithoutSlotsIsMadeAgain(t *testing.T) {
 		if again.Queued() {
 			t.Errorf("%s: it is queued", c.field)
 		}
-		Has(t, k, c.field, 1, 0)
+		locktest.ExpectEntries(t, k, c.field, locktest.Counts{Holding: 1})
 	}
 }
 
@@ -275,46 +275,46 @@ func TestHoldOutlastsOthers(t *testing.T) {
 				continue
 			}
 			name := fmt.Sprint(c.field, c.value, isAttached)
-			l := Take(t, k, name, Hold(4*time.Minute))
+			l := locktest.AcquireAtOnce(t, k, name, locktest.Hold(4*time.Minute))
 			ref := l.Grant().Ref
 			k.change(ref, name, c.field, c.value)
 			if c.field == "@" {
-				Renew(t, l)
+				locktest.Renew(t, l)
 				k.change(ref, name, c.field, c.value)
 			}
 			if isAttached {
 				l = k.Attach(ref)
 			}
-			Release(t, l)
+			locktest.Release(t, l)
 			if isAttached && c.field != "@" {
-				isInvalid(t, name, Fails(t, k, name), ref)
-			} else if holders := Refused(t, k, name).Holders; len(holders) != 1 || !holders[0].Ended {
+				isInvalid(t, name, locktest.ExpectJoinError(t, k, name), ref)
+			} else if holders := locktest.ExpectBusy(t, k, name).Holders; len(holders) != 1 || !holders[0].Ended {
 				t.Errorf("%s: holders %+v", name, holders)
 			}
 		}
 	}
-	r := NewRequest(t, "late", Hold(4*time.Minute))
+	r := locktest.NewRequest(t, "late", locktest.Hold(4*time.Minute))
 	r.NoWait = true
 	ticket, err := k.Join(background, r)
 	testkit.Must(t, err)
 	l, err := ticket.Wait(background)
 	testkit.Must(t, err)
-	Release(t, l)
+	locktest.Release(t, l)
 	_, _ = open(t, k.url).Join(background, r)
-	Has(t, k, "late", 1, 0)
+	locktest.ExpectEntries(t, k, "late", locktest.Counts{Holding: 1})
 }
 
 // A field that a later version of golock adds to a record stays when the script writes the record again.
 func TestFieldOfALaterVersion(t *testing.T) {
 	t.Parallel()
 	k := openKeeper(t)
-	holder, waiter := Take(t, k, "n"), Queue(t, k, "n")
+	holder, waiter := locktest.AcquireAtOnce(t, k, "n"), locktest.Enqueue(t, k, "n")
 	testkit.Eventually(t, "it has asked again, over its subscription", func() bool {
 		return string(k.fields(waiter.Ref, "n")["join"]) != "0"
 	})
 	k.change(waiter.Ref, "n", "later", `"x"`)
-	testkit.Must(t, GiveBack(holder))
-	waiter.Granted()
+	testkit.Must(t, locktest.ReleaseUntilAnswered(holder))
+	waiter.ExpectGrant()
 	if fields := k.fields(waiter.Ref, "n"); string(fields["later"]) != `"x"` || string(fields["slots"]) != `"0"` {
 		t.Errorf("the record of the holder is %s", fields)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
@@ -17,9 +17,9 @@ import (
 func TestKeysOutliveHold(t *testing.T) {
 	t.Parallel()
 	server, s := startStore(t)
-	Release(t, Take(t, s, "n", Limit(3), TTL(time.Second), Hold(48*time.Hour)))
-	Release(t, Take(t, s, "n", Limit(3), TTL(time.Second)))
-	Refused(t, s, "n")
+	locktest.Release(t, locktest.AcquireAtOnce(t, s, "n", locktest.Limit(3), locktest.TTL(time.Second), locktest.Hold(48*time.Hour)))
+	locktest.Release(t, locktest.AcquireAtOnce(t, s, "n", locktest.Limit(3), locktest.TTL(time.Second)))
+	locktest.ExpectBusy(t, s, "n")
 	keys := lifetimes(server)
 	delete(keys, "g") // tombstones
 	for key, left := range keys {
@@ -36,11 +36,11 @@ func TestKeysOutliveHold(t *testing.T) {
 func TestHoldSurvivesFlush(t *testing.T) {
 	t.Parallel()
 	server, s := startStore(t)
-	l := Take(t, s, "n", Hold(time.Hour))
+	l := locktest.AcquireAtOnce(t, s, "n", locktest.Hold(time.Hour))
 	server.Do("FLUSHALL")
-	Renew(t, l)
-	Release(t, l)
-	holders := Refused(t, s, "n").Holders
+	locktest.Renew(t, l)
+	locktest.Release(t, l)
+	holders := locktest.ExpectBusy(t, s, "n").Holders
 	if len(holders) != 1 || !holders[0].Ended || time.Until(holders[0].HeldTill) < time.Hour-testkit.Patience {
 		t.Errorf("holders %+v", holders)
 	}
@@ -52,16 +52,16 @@ func TestHoldEndsBesideAHolder(t *testing.T) {
 	t.Parallel()
 	const hold = 3 * time.Second
 	server, s := startStore(t)
-	waits := TTL(3 * LongTTL) // so that they look by themselves half a minute later at the earliest
+	waits := locktest.TTL(3 * locktest.LongTTL) // so that they look by themselves half a minute later at the earliest
 	began := time.Now()
-	ended := Take(t, s, "n", Limit(2), waits, Hold(hold))
-	Take(t, s, "n", Limit(2), TTL(time.Second))
-	first := Queue(t, s, "n", Limit(2), waits)
-	second := Queue(t, s, "n", Limit(2), waits)
+	ended := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2), waits, locktest.Hold(hold))
+	locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2), locktest.TTL(time.Second))
+	first := locktest.Enqueue(t, s, "n", locktest.Limit(2), waits)
+	second := locktest.Enqueue(t, s, "n", locktest.Limit(2), waits)
 	awaitWaiters(t, server, 2)
-	Release(t, ended)
+	locktest.Release(t, ended)
 	first.Cancel()
-	second.Granted()
+	second.ExpectGrant()
 	testkit.Lasted(t, began, 0, 20*time.Second)
 }
 
@@ -70,19 +70,19 @@ func TestHoldEndsBesideAHolder(t *testing.T) {
 func TestLeavingLeavesNoHold(t *testing.T) {
 	t.Parallel()
 	_, direct, proxy, behind := startProxy(t)
-	holder := Take(t, direct, "n")
-	w := Queue(t, behind, "n", Hold(time.Hour))
+	holder := locktest.AcquireAtOnce(t, direct, "n")
+	w := locktest.Enqueue(t, behind, "n", locktest.Hold(time.Hour))
 	proxy.Judge(func(mode string) redistest.Verdict {
 		if mode == "join" {
 			return redistest.LoseReply
 		}
 		return redistest.Pass
 	})
-	Release(t, holder)
-	Becomes(t, direct, "n", 1, 0)
+	locktest.Release(t, holder)
+	locktest.AwaitEntries(t, direct, "n", locktest.Counts{Holding: 1})
 	w.Cancel()
-	w.Ended()
-	Becomes(t, direct, "n", 0, 0)
+	w.AwaitEnd()
+	locktest.AwaitEntries(t, direct, "n", locktest.Counts{})
 }
 
 // Who is evicted before it knows of its grant does not begin: its lease is as old
@@ -91,7 +91,7 @@ func TestEvictedBeforeItKnows(t *testing.T) {
 	t.Parallel()
 	_, url := startServer(t)
 	s := open(t, url)
-	unaware := NewRequest(t, "n")
+	unaware := locktest.NewRequest(t, "n")
 	_, err := s.Join(background, unaware) // and the answer is lost
 	testkit.Must(t, err)
 	testkit.Must(t, s.Evict(background, []locks.Ref{unaware.Ref}, "user anna")[0])
@@ -100,5 +100,5 @@ func TestEvictedBeforeItKnows(t *testing.T) {
 	if !errors.As(err, &evicted) || evicted.By != "user anna" {
 		t.Errorf("Join = %v, want an EvictedError by user anna", err)
 	}
-	Take(t, s, "n")
+	locktest.AcquireAtOnce(t, s, "n")
 }

@@ -47,9 +47,13 @@ local id, name, channels = ask.id, ask.name, S:sub(1, -2) .. 'c:'
 
 local FORMAT = '3'
 local TOMBSTONE = 600000 -- ms that a tombstone is kept
-local SUSPECT = 500      -- ms until a waiter without a subscription counts as dead
-local NEWCOMER = 3000    -- the same for one that has not subscribed yet
-local CHECK = 450        -- ms until the second waiter checks that the first has come
+-- Go has the reasons for these numbers (queue.UnreachableLimit and so on, in ms); TestScriptConstants
+-- compares them.
+local UNREACHABLE_LIMIT = 500
+local NEWCOMER_LIMIT = 3000
+local NEWCOMER_ASK_EVERY = 1000
+local CHECK_AFTER = 450
+local CHECKING_PLACE = 2
 local TTL = 30000        -- ms: the least that is left to an entry whose TTL is not known
 local MAXTTL = 315360000000
 local MAXHOLD = 9223372036855
@@ -479,9 +483,9 @@ local function tellFirst()
     local waiter = at:sub(33)
     if publish(waiter, {recheck = wait}) ~= 0 then -- or an error: then nobody can know
       if told then return end
-      wait, told = math.max(wait, CHECK), true
+      wait, told = math.max(wait, CHECK_AFTER), true
     elseif not told then
-      redis.call('ZADD', D, 'LT', now + (record(waiter).join == 0 and NEWCOMER or SUSPECT), at)
+      redis.call('ZADD', D, 'LT', now + (record(waiter).join == 0 and NEWCOMER_LIMIT or UNREACHABLE_LIMIT), at)
       wait = math.max(wait, msUntil(redis.call('ZSCORE', D, at)) + 1)
     end
   end
@@ -498,7 +502,7 @@ local function wake()
     local waiter = at:sub(33)
     local r = record(waiter)
     if not fits(r, use) then -- nobody gives back what only a hold keeps
-      publish(waiter, {recheck = granted and CHECK or firstEnd()})
+      publish(waiter, {recheck = granted and CHECK_AFTER or firstEnd()})
       return
     end
     if not grantFirst(r, waiter, at, use) then return tellFirst() end

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
@@ -22,23 +22,23 @@ func TestRestartWithOldData(t *testing.T) {
 	server := redistest.Start(t)
 	url := server.SocketURL("quarantine=2s")
 	s := open(t, url)
-	known := Get(t, s, "n", Limit(3))
+	known := locktest.Acquire(t, s, "n", locktest.Limit(3))
 	server.Do("SAVE")
-	forgotten := Take(t, s, "n", Limit(3))
-	short := Take(t, s, "n", Limit(3))
+	forgotten := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(3))
+	short := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(3))
 	grants := []locks.Grant{known.Grant(), forgotten.Grant()}
 	server.Kill()
 	server.Restart()
-	quarantine := Quarantined(t, s, "n", Limit(3))
+	quarantine := locktest.ExpectQuarantine(t, s, "n", locktest.Limit(3))
 	if err := short.Release(background); err != nil {
 		t.Errorf("Release of a forgotten slot = %v", err)
 	}
 	for i, l := range []locks.Lease{known, forgotten} {
 		renewEventually(t, l)
-		Same(t, l.Grant(), grants[i])
+		locktest.ExpectGrant(t, l.Grant(), grants[i])
 	}
 	time.Sleep(time.Until(quarantine.End))
-	Has(t, s, "n", 2, 0)
+	locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 2})
 }
 
 // A holder that the server remembers as a waiter is put back and waits no more: it would be
@@ -48,26 +48,26 @@ func TestRestartWithAHolderThatWaited(t *testing.T) {
 	server := redistest.Start(t)
 	url := server.SocketURL("quarantine=0")
 	s := open(t, url)
-	known := Take(t, s, "n", Limit(2))
-	Take(t, s, "n", Limit(2), TTL(3*time.Second))
-	w := Queue(t, open(t, url), "n", Limit(2))
+	known := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2))
+	locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2), locktest.TTL(3*time.Second))
+	w := locktest.Enqueue(t, open(t, url), "n", locktest.Limit(2))
 	awaitWaiters(t, server, 1)
 	server.Do("SAVE")
-	l := w.Granted() // when the short lease is over
-	l.Events()       // it listens as runs do
+	l := w.ExpectGrant() // when the short lease is over
+	l.Events()           // it listens as runs do
 	grant := l.Grant()
 	server.Kill()
 	server.Restart()
 	renewEventually(t, l)
 	renewEventually(t, known)
-	Has(t, s, "n", 2, 0)
+	locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 2})
 	awaitChannels(t, server, 1)
-	Release(t, known)
-	if other := Take(t, s, "n", Limit(2)).Grant(); other.Slots[0] == grant.Slots[0] {
+	locktest.Release(t, known)
+	if other := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2)).Grant(); other.Slots[0] == grant.Slots[0] {
 		t.Errorf("slot %d is given twice", other.Slots[0])
 	}
-	Renew(t, l)
-	Same(t, l.Grant(), grant)
+	locktest.Renew(t, l)
+	locktest.ExpectGrant(t, l.Grant(), grant)
 }
 
 // Without a holder to wait for, the quarantine still ends by itself.
@@ -75,13 +75,13 @@ func TestQuarantineEnds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, server.SocketURL("quarantine=3s"))
-	Queue(t, s, "n").Granted()
+	locktest.Enqueue(t, s, "n").ExpectGrant()
 	// No quarantine for a name that nobody has used on a server that is old.
 	testkit.Eventually(t, "the server is old", func() bool {
 		uptime, _ := strconv.Atoi(server.Info("server", "uptime_in_seconds"))
 		return uptime >= 4
 	})
-	Take(t, s, "m")
+	locktest.AcquireAtOnce(t, s, "m")
 }
 
 // FLUSHALL: the first holder that renews keeps the slot. One whose slot is another's by now has
@@ -90,41 +90,41 @@ func TestFlush(t *testing.T) {
 	t.Parallel()
 	server, url := startServer(t)
 	s := open(t, url)
-	holder, other := Take(t, s, "n", Limit(2)), Take(t, s, "n", Limit(2))
-	w := Queue(t, s, "n", Limit(2))
+	holder, other := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2)), locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2))
+	w := locktest.Enqueue(t, s, "n", locktest.Limit(2))
 	awaitWaiters(t, server, 1)
 	grant := holder.Grant()
 	server.Do("FLUSHALL")
-	Renew(t, holder)
-	Renew(t, other)
-	Same(t, holder.Grant(), grant)
-	w.Waits()
+	locktest.Renew(t, holder)
+	locktest.Renew(t, other)
+	locktest.ExpectGrant(t, holder.Grant(), grant)
+	w.ExpectWaiting()
 	w.Leave()
 
 	server.Do("FLUSHALL")
-	heir := Take(t, open(t, url), "n", Limit(2))
-	Same(t, locks.Grant{Slots: heir.Grant().Slots}, locks.Grant{Slots: grant.Slots})
-	Lost(t, holder)
-	Renew(t, other)
-	Renew(t, heir)
+	heir := locktest.AcquireAtOnce(t, open(t, url), "n", locktest.Limit(2))
+	locktest.ExpectGrant(t, locks.Grant{Slots: heir.Grant().Slots}, locks.Grant{Slots: grant.Slots})
+	locktest.ExpectLost(t, holder)
+	locktest.Renew(t, other)
+	locktest.Renew(t, heir)
 
 	server.Do("FLUSHALL")
-	usurper := Take(t, open(t, url), "n")
-	Lost(t, other)
+	usurper := locktest.AcquireAtOnce(t, open(t, url), "n")
+	locktest.ExpectLost(t, other)
 	if f := usurper.Grant().Fence; f <= grant.Fence {
 		t.Errorf("fence %d after %d", f, grant.Fence)
 	}
 	if err := other.Release(background); err != nil { // forgotten: nothing of it is left
 		t.Errorf("Release = %v", err)
 	}
-	Renew(t, usurper)
+	locktest.Renew(t, usurper)
 }
 
 // Events tells that the connection has gone, and that the holder is evicted.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	server, url := startServer(t)
-	l := Take(t, open(t, url), "n", TTL(3*time.Second))
+	l := locktest.AcquireAtOnce(t, open(t, url), "n", locktest.TTL(3*time.Second))
 	events := l.Events()
 	expect := func(what string) {
 		t.Helper()
@@ -152,16 +152,16 @@ func TestNoWaitInQuarantine(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t) // is young
 	s := open(t, server.SocketURL("quarantine=2s"))
-	first := Queue(t, s, "held")
-	for what, change := range map[string]Change{"nowait": NoWait, "maxqueue": MaxQueue(0)} {
+	first := locktest.Enqueue(t, s, "held")
+	for what, change := range map[string]locktest.Change{"nowait": locktest.NoWait, "maxqueue": locktest.MaxQueue(0)} {
 		var told *locks.QuarantineError
-		r := NewRequest(t, what, change, func(r *locks.Request) { r.Quarantined = func(q *locks.QuarantineError) { told = q } })
+		r := locktest.NewRequest(t, what, change, func(r *locks.Request) { r.Quarantined = func(q *locks.QuarantineError) { told = q } })
 		began := time.Now()
 		ticket, err := s.Join(background, r)
 		if err != nil || !ticket.Queued() || told == nil {
 			t.Fatalf("%s: Join = %v, %v; told %v", what, ticket, err, told)
 		}
-		again, err := s.Join(background, NewRequest(t, "held", change))
+		again, err := s.Join(background, locktest.NewRequest(t, "held", change))
 		if err != nil {
 			t.Fatalf("%s: Join = %v", what, err)
 		}
@@ -169,14 +169,14 @@ func TestNoWaitInQuarantine(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: Wait = %v after %v", what, err, time.Since(began))
 		}
-		Release(t, l)
-		first.Granted()
-		if _, err := again.Wait(background); !IsBusy(err) {
+		locktest.Release(t, l)
+		first.ExpectGrant()
+		if _, err := again.Wait(background); !locktest.IsBusy(err) {
 			t.Errorf("%s: Wait = %v, want busy", what, err)
 		}
 		server.Kill()
 		server.Restart()
-		first = Queue(t, s, "held")
+		first = locktest.Enqueue(t, s, "held")
 	}
 }
 
@@ -187,22 +187,22 @@ func TestFailover(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	store := open(t, s.URL())
-	holder := Get(t, store, "n")
+	holder := locktest.Acquire(t, store, "n")
 	grant := holder.Grant()
-	w := Queue(t, open(t, s.URL()), "n")
+	w := locktest.Enqueue(t, open(t, s.URL()), "n")
 	awaitWaiters(t, s.Master, 1)
 	s.Master.Kill()
 	renewEventually(t, holder)
 	if role := s.Replica.Info("replication", "role"); role != "master" {
 		t.Errorf("renewed at a %s", role)
 	}
-	Same(t, holder.Grant(), grant)
-	if busy := Refused(t, store, "n"); len(busy.Holders) != 1 {
+	locktest.ExpectGrant(t, holder.Grant(), grant)
+	if busy := locktest.ExpectBusy(t, store, "n"); len(busy.Holders) != 1 {
 		t.Errorf("busy: %v", busy)
 	}
-	w.Waits()
-	Release(t, holder)
-	if l := w.Granted(); l.Grant().Fence <= grant.Fence {
+	w.ExpectWaiting()
+	locktest.Release(t, holder)
+	if l := w.ExpectGrant(); l.Grant().Fence <= grant.Fence {
 		t.Errorf("fence %d after %d", l.Grant().Fence, grant.Fence)
 	}
 }
@@ -214,27 +214,27 @@ func TestCluster(t *testing.T) {
 	s := open(t, c.URL("quarantine=0"))
 	names := []string{"a", "b", "{a}", "a{b}c", "}x{", "long " + strings.Repeat("y", 200)}
 	for _, name := range names {
-		holder := Take(t, s, name)
-		first, second := Queue(t, s, name), Queue(t, s, name)
-		Refused(t, s, name)
-		Renew(t, holder)
-		Release(t, holder)
-		l := first.Granted()
-		second.Waits()
-		Release(t, l)
-		second.Granted()
+		holder := locktest.AcquireAtOnce(t, s, name)
+		first, second := locktest.Enqueue(t, s, name), locktest.Enqueue(t, s, name)
+		locktest.ExpectBusy(t, s, name)
+		locktest.Renew(t, holder)
+		locktest.Release(t, holder)
+		l := first.ExpectGrant()
+		second.ExpectWaiting()
+		locktest.Release(t, l)
+		second.ExpectGrant()
 	}
-	testkit.Eventually(t, "all names are listed", func() bool { return len(List(t, s, "")) == len(names) })
+	testkit.Eventually(t, "all names are listed", func() bool { return len(locktest.List(t, s, "")) == len(names) })
 
-	Says(t, Denied(t, open(t, c.Nodes[0].URL()), c.NameAt(false)), "redis+cluster://")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, open(t, c.Nodes[0].URL()), c.NameAt(false)), "redis+cluster://")
 
 	s = open(t, c.URL("quarantine=0", "prefix=swept")) // every name is cleaned up where it lives
 	for _, name := range names {
-		Take(t, s, name, TTL(time.Second))
+		locktest.AcquireAtOnce(t, s, name, locktest.TTL(time.Second))
 	}
 	testkit.Eventually(t, "all leases are over", func() bool {
 		n, err := s.Sweep(background, "", time.Hour)
-		return n == 0 && err == nil && len(List(t, s, "")) == 0
+		return n == 0 && err == nil && len(locktest.List(t, s, "")) == 0
 	})
 	removed := 0
 	testkit.Eventually(t, "all are removed", func() bool {
@@ -253,9 +253,9 @@ func TestCluster(t *testing.T) {
 		}
 		return 0
 	}
-	Take(t, s, "n", Limit(2), Hold(100*time.Hour))
+	locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2), locktest.Hold(100*time.Hour))
 	testkit.Eventually(t, "the name is listed for the hold", func() bool { return daysListed() == 5 })
-	Take(t, s, "n", Limit(2))
+	locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2))
 	time.Sleep(200 * time.Millisecond) // the name is written behind the run's back
 	if d := daysListed(); d != 5 {
 		t.Errorf("the index ends in %d days, want 5", d)
@@ -269,7 +269,7 @@ func TestClusterNodeRestarts(t *testing.T) {
 	c := redistest.StartCluster(t)
 	s := open(t, c.URL())
 	name := c.NameAt(false)
-	holder := Get(t, s, name)
+	holder := locktest.Acquire(t, s, name)
 	grant := holder.Grant()
 	for _, n := range c.Nodes {
 		if len(n.Do("KEYS", "golock:{*").([]any)) == 0 {
@@ -279,10 +279,10 @@ func TestClusterNodeRestarts(t *testing.T) {
 		n.Restart()
 	}
 	renewEventually(t, holder)
-	Same(t, holder.Grant(), grant)
-	w := Queue(t, s, name)
-	Release(t, holder)
-	w.Granted()
+	locktest.ExpectGrant(t, holder.Grant(), grant)
+	w := locktest.Enqueue(t, s, name)
+	locktest.Release(t, holder)
+	w.ExpectGrant()
 }
 
 // replicated is a master with one replica, and the URL of a store on it.
@@ -316,15 +316,15 @@ func TestMinReplicas(t *testing.T) {
 	testkit.Each(t, withReplica, func(t *testing.T, _ string, start func(*testing.T) replicated) {
 		r := start(t)
 		s := open(t, r.url("quarantine=0", "min-replicas=1"))
-		l, other := Take(t, s, r.name, Limit(2)), Take(t, s, r.name, Limit(2))
-		Renew(t, l)
+		l, other := locktest.AcquireAtOnce(t, s, r.name, locktest.Limit(2)), locktest.AcquireAtOnce(t, s, r.name, locktest.Limit(2))
+		locktest.Renew(t, l)
 		term := l.Term()
 		unacknowledged := func(what string, l locks.Lease) {
 			t.Helper()
-			if err := TryRenew(l); errors.Is(err, locks.ErrLost) {
+			if err := locktest.TryRenew(l); errors.Is(err, locks.ErrLost) {
 				t.Errorf("%s: Renew = %v", what, err)
 			} else {
-				Says(t, err, "0 of 1 replicas")
+				locktest.ExpectError(t, err, "0 of 1 replicas")
 			}
 		}
 		r.replica.Pause()
@@ -333,16 +333,16 @@ func TestMinReplicas(t *testing.T) {
 		r.master.Do("FLUSHALL")
 		unacknowledged("a lease that is put back", l)
 		unacknowledged("another one", other)
-		w := Queue(t, s, r.name, Limit(2))
+		w := locktest.Enqueue(t, s, r.name, locktest.Limit(2))
 		awaitWaiters(t, r.master, 1)
 		released := locks.BootTime()
-		Release(t, other) // the master hands the slot on, and tells the waiter
+		locktest.Release(t, other) // the master hands the slot on, and tells the waiter
 		if l.Term() != term {
 			t.Errorf("the lease ends with %v, not with %v", l.Term(), term)
 		}
 		r.replica.Resume()
 		renewEventually(t, l)
-		if asked := w.Granted().Term().Asked; asked < released {
+		if asked := w.ExpectGrant().Term().Asked; asked < released {
 			t.Error("the waiter took a grant that no replica had")
 		}
 	})
@@ -353,12 +353,12 @@ func TestTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	server, url := startServer(t)
 	s := open(t, server.URL("quarantine=0", "min-replicas=1"))
-	if outage := wantOutage(t, Fails(t, s, "n"), "0 of 1 replicas have the lease (connect"); !outage.Answered {
+	if outage := wantOutage(t, locktest.ExpectJoinError(t, s, "n"), "0 of 1 replicas have the lease (connect"); !outage.Answered {
 		t.Errorf("Join = %v", outage)
 	}
-	Becomes(t, open(t, url), "n", 0, 0)
+	locktest.AwaitEntries(t, open(t, url), "n", locktest.Counts{})
 	replica := server.Replica()
-	Release(t, Take(t, s, "n"))
+	locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
 	// A replica by itself takes no locks: until it is promoted it is an outage.
-	wantOutage(t, Fails(t, open(t, replica.URL()), "n"), "READONLY")
+	wantOutage(t, locktest.ExpectJoinError(t, open(t, replica.URL()), "n"), "READONLY")
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/locktest/server"
 	"golock/locks/redis"
 	"golock/locks/redis/redistest"
@@ -29,18 +29,18 @@ func TestNoPubSub(t *testing.T) {
 	t.Parallel()
 	server, _ := startServer(t)
 	url := user(t, server, "-subscribe", "-publish", "resetchannels") + "?quarantine=0"
-	holder := Take(t, open(t, url), "n")
+	holder := locktest.AcquireAtOnce(t, open(t, url), "n")
 	s := open(t, url)
-	first, second := Queue(t, s, "n"), Queue(t, open(t, url), "n")
+	first, second := locktest.Enqueue(t, s, "n"), locktest.Enqueue(t, open(t, url), "n")
 	testkit.Eventually(t, "the store says that it hears nothing", func() bool {
 		return len(s.Warnings(true)) == 1 && strings.Contains(s.Warnings(true)[0], "&golock:*")
 	})
-	first.Waits()
-	Release(t, holder)
-	l := first.Granted()
-	second.Waits()
-	Release(t, l)
-	second.Granted()
+	first.ExpectWaiting()
+	locktest.Release(t, holder)
+	l := first.ExpectGrant()
+	second.ExpectWaiting()
+	locktest.Release(t, l)
+	second.ExpectGrant()
 }
 
 // Without the right to INFO all works but the quarantine, and the store says so.
@@ -51,11 +51,11 @@ func TestNoInfo(t *testing.T) {
 	if w := s.Warnings(false); len(w) != 0 {
 		t.Errorf("warnings before the first use: %q", w)
 	}
-	l := Take(t, s, "n")
+	l := locktest.AcquireAtOnce(t, s, "n")
 	if w := s.Warnings(false); len(w) != 1 || !strings.Contains(w[0], "INFO") {
 		t.Errorf("warnings %q", w)
 	}
-	Renew(t, l)
+	locktest.Renew(t, l)
 	if s := open(t, server.URL()); len(s.Warnings(false)) != 0 {
 		t.Error("a warning for who may ask")
 	}
@@ -65,20 +65,20 @@ func TestNoInfo(t *testing.T) {
 func TestForeignState(t *testing.T) {
 	t.Parallel()
 	server, s := startStore(t)
-	l := Take(t, s, "n")
+	l := locktest.AcquireAtOnce(t, s, "n")
 	state := stateOf(t, server)
 	server.Do("HSET", state, "format", "99")
 	_, renewErr := l.Renew(background)
-	for _, err := range append(failures(s), Denied(t, s, "n"), renewErr, l.Release(background)) {
-		Says(t, err, "99", "format 3")
+	for _, err := range append(failures(s), locktest.ExpectFinalError(t, s, "n"), renewErr, l.Release(background)) {
+		locktest.ExpectError(t, err, "99", "format 3")
 	}
 	if got := server.Do("HGET", state, "format"); got != "99" {
 		t.Errorf("format %v", got)
 	}
 	server.Do("HSET", state, "format", "3")
-	Renew(t, l)
+	locktest.Renew(t, l)
 	server.Do("HSET", state, "name", "other")
-	Says(t, Denied(t, s, "n"), "other")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "n"), "other")
 }
 
 // Every key expires.
@@ -86,9 +86,9 @@ func TestKeysExpire(t *testing.T) {
 	t.Parallel()
 	server, s := startStore(t)
 	const short = 10 * time.Second
-	Take(t, s, "n", TTL(short))
-	Queue(t, s, "n", TTL(short))
-	Refused(t, s, "n", TTL(short))
+	locktest.AcquireAtOnce(t, s, "n", locktest.TTL(short))
+	locktest.Enqueue(t, s, "n", locktest.TTL(short))
+	locktest.ExpectBusy(t, s, "n", locktest.TTL(short))
 	longer := map[string]time.Duration{"g": 10 * time.Minute, "names": 24 * time.Hour}
 	for key, left := range lifetimes(server) {
 		if left <= 0 || left > cmp.Or(longer[key], 10*short) {
@@ -101,7 +101,7 @@ func TestKeysExpire(t *testing.T) {
 func TestKeysExpireAfterQuarantine(t *testing.T) {
 	t.Parallel()
 	server, _ := startServer(t)
-	r := NewRequest(t, "n")
+	r := locktest.NewRequest(t, "n")
 	r.NoWait = true
 	_, err := open(t, server.SocketURL("quarantine=20s")).Join(background, r)
 	wantOutage(t, err, "restarted")
@@ -118,7 +118,7 @@ func TestEvictNobody(t *testing.T) {
 	server, s := startStore(t)
 	ref, err := locks.NewRef("n")
 	testkit.Must(t, err)
-	IsGone(t, s, ref)
+	locktest.ExpectGone(t, s, ref)
 	if keys := lifetimes(server); len(keys) > 0 {
 		t.Errorf("it has left %v", keys)
 	}
@@ -132,14 +132,14 @@ func TestLeastRights(t *testing.T) {
 		"+evalsha", "+eval", "+time", "+info", "+publish", "+subscribe", "+pubsub|numsub", "+pexpire", "+pttl",
 		"+@hash", "+@sortedset")
 	s := open(t, "redis://job:s3cret@"+server.Addr()+"?quarantine=0")
-	holder := Take(t, s, "n")
-	w := Queue(t, s, "n")
-	Has(t, s, "n", 1, 1)
-	Has(t, s, "", 1, 1)
-	Renew(t, holder)
-	Release(t, holder)
-	Release(t, w.Granted())
-	Sweep(t, s, 0, 0)
+	holder := locktest.AcquireAtOnce(t, s, "n")
+	w := locktest.Enqueue(t, s, "n")
+	locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 1, Waiting: 1})
+	locktest.ExpectEntries(t, s, "", locktest.Counts{Holding: 1, Waiting: 1})
+	locktest.Renew(t, holder)
+	locktest.Release(t, holder)
+	locktest.Release(t, w.ExpectGrant())
+	locktest.ExpectSwept(t, s, 0, 0)
 	if warnings := append(s.Warnings(false), s.Warnings(true)...); len(warnings) != 0 {
 		t.Errorf("warnings: %q", warnings)
 	}
@@ -152,12 +152,12 @@ func TestLeastRights(t *testing.T) {
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	server, s := startStore(t)
-	Sweep(t, s, 0, 0)
-	live := Take(t, s, "live")
-	w := Queue(t, s, "live")
-	dead := Take(t, s, "dead", TTL(time.Second), Limit(2))
-	Take(t, s, "dead", Limit(2))
-	testkit.Eventually(t, "the lease has ended", func() bool { return len(List(t, s, "dead")) == 1 })
+	locktest.ExpectSwept(t, s, 0, 0)
+	live := locktest.AcquireAtOnce(t, s, "live")
+	w := locktest.Enqueue(t, s, "live")
+	dead := locktest.AcquireAtOnce(t, s, "dead", locktest.TTL(time.Second), locktest.Limit(2))
+	locktest.AcquireAtOnce(t, s, "dead", locktest.Limit(2))
+	testkit.Eventually(t, "the lease has ended", func() bool { return len(locktest.List(t, s, "dead")) == 1 })
 	keys := "golock:{" + locks.KeyOf("dead").String() + "}:"
 	stored := func(want int64) {
 		t.Helper()
@@ -166,8 +166,8 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	stored(2)
-	Sweep(t, s, time.Hour, 0)
-	Sweep(t, s, 0, 1)
+	locktest.ExpectSwept(t, s, time.Hour, 0)
+	locktest.ExpectSwept(t, s, 0, 1)
 	stored(1)
 	if err := dead.Release(background); err != locks.ErrLost {
 		t.Errorf("Release = %v", err)
@@ -175,14 +175,14 @@ func TestSweep(t *testing.T) {
 	for _, key := range server.Do("KEYS", keys+"*").([]any) {
 		server.Do("DEL", key)
 	}
-	Sweep(t, s, 0, 1)
+	locktest.ExpectSwept(t, s, 0, 1)
 	if n := server.Do("ZCARD", "golock:names"); n != int64(1) {
 		t.Errorf("%v names are listed", n)
 	}
-	Becomes(t, s, "live", 1, 1)
-	Renew(t, live)
-	Release(t, live)
-	w.Granted()
+	locktest.AwaitEntries(t, s, "live", locktest.Counts{Holding: 1, Waiting: 1})
+	locktest.Renew(t, live)
+	locktest.Release(t, live)
+	w.ExpectGrant()
 }
 
 // The server's certificate is checked, and the client's is shown.
@@ -193,7 +193,7 @@ func TestTLS(t *testing.T) {
 	testkit.Must(t, err)
 	port := strconv.Itoa(redistest.FreePort(t))
 	redistest.Start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
-	TLS(t, name, cert, key, func(url string) (locks.Store, error) { return redis.Open(url) }, func(options ...string) string {
+	locktest.TLS(t, name, cert, key, func(url string) (locks.Store, error) { return redis.Open(url) }, func(options ...string) string {
 		return "rediss://127.0.0.1:" + port + "?" + strings.Join(append(options, "quarantine=0"), "&")
 	})
 }

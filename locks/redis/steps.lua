@@ -7,10 +7,10 @@ local function queueUp(mine, at, before)
   redis.call('HSET', E, id, cjson.encode(mine))
   redis.call('ZADD', Q, 0, at)
   redis.call('ZADD', D, now + mine.ttl, at)
-  -- Those who came together would ask together ever after.
+  -- Waiters that came together must not ask together ever after, so each subtracts another part.
   local recheck = math.floor(ask.every * (1 - tonumber(id:sub(1, 2), 16) / 1024))
-  if changed or before == 1 then wake() end
-  if mine.join == 0 then recheck = math.min(recheck, 1000) end
+  if changed or before + 1 == CHECKING_PLACE then wake() end
+  if mine.join == 0 then recheck = math.min(recheck, NEWCOMER_ASK_EVERY) end
   if before == 0 then
     recheck = math.min(recheck, firstEnd() or recheck)
     if quiet > now then recheck = math.min(recheck, msUntil(quiet) + 1) end

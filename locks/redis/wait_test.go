@@ -14,7 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/redis"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
@@ -25,20 +25,20 @@ import (
 func TestGivenTooLate(t *testing.T) {
 	t.Parallel()
 	server, url := startServer(t)
-	holder := Take(t, open(t, url), "n", TTL(LongTTL))
+	holder := locktest.AcquireAtOnce(t, open(t, url), "n", locktest.TTL(locktest.LongTTL))
 	s := open(t, url)
 	var ahead atomic.Int64 // of the waiter's clock
 	redis.SetClock(s, func() locks.Instant { return locks.BootTime().Add(time.Duration(ahead.Load())) })
-	w := Queue(t, s, "n", TTL(LongTTL))
+	w := locktest.Enqueue(t, s, "n", locktest.TTL(locktest.LongTTL))
 	awaitWaiters(t, server, 1)
-	ahead.Store(int64(LongTTL/3 + time.Second))
+	ahead.Store(int64(locktest.LongTTL/3 + time.Second))
 	late := locks.BootTime().Add(time.Duration(ahead.Load()))
-	Release(t, holder)
-	l := w.Granted()
+	locktest.Release(t, holder)
+	l := w.ExpectGrant()
 	if asked := l.Term().Asked; asked < late {
 		t.Errorf("the lease counts from %v before the late moment", late.Sub(asked))
 	}
-	Release(t, l)
+	locktest.Release(t, l)
 }
 
 // A lease from a published grant outlasts an outage of the promised length: an attempt that
@@ -65,21 +65,21 @@ func TestGivenToMany(t *testing.T) {
 	t.Parallel()
 	server, url := startServer(t)
 	const many = 100
-	holder := Take(t, open(t, url), "n", Limit(many), Weight(many))
-	waiters := make([]*Waiter, many)
+	holder := locktest.AcquireAtOnce(t, open(t, url), "n", locktest.Limit(many), locktest.Weight(many))
+	waiters := make([]*locktest.Waiter, many)
 	for i := range waiters {
-		waiters[i] = Queue(t, open(t, url), "n", Limit(many))
+		waiters[i] = locktest.Enqueue(t, open(t, url), "n", locktest.Limit(many))
 	}
-	last := Queue(t, open(t, url), "n", Limit(many))
+	last := locktest.Enqueue(t, open(t, url), "n", locktest.Limit(many))
 	awaitWaiters(t, server, many+1)
 	reads, runs := calls(server, "hget"), scripts(server)
-	Release(t, holder)
+	locktest.Release(t, holder)
 	if got := calls(server, "hget") - reads; got > 10*many {
 		t.Errorf("%d records were read for %d grants", got, many)
 	}
 	fences, slots := map[int64]bool{}, map[int]bool{}
 	for i, w := range waiters {
-		g := w.Granted().Grant()
+		g := w.ExpectGrant().Grant()
 		fences[g.Fence], slots[g.Slots[0]] = true, true
 		if len(fences) != i+1 || len(slots) != i+1 || g.Slots[0] >= many {
 			t.Errorf("waiter %d: %+v", i, g)
@@ -89,19 +89,19 @@ func TestGivenToMany(t *testing.T) {
 	if got := scripts(server) - runs; got > many/10 {
 		t.Errorf("%d script runs for %d grants", got, many)
 	}
-	last.Waits()
+	last.ExpectWaiting()
 }
 
 // A server that has come back with its data grants nothing before the quarantine is over,
 // even if the first step is a release.
 func TestGivenNothingAfterARestart(t *testing.T) {
 	t.Parallel()
-	server, s, holder, w := startQueue(t, TTL(LongTTL))
+	server, s, holder, w := startQueue(t, locktest.TTL(locktest.LongTTL))
 	server.Do("HSET", stateOf(t, server), "run", strings.Repeat("0", 40)) // as if it had been another server
 	quarantined := open(t, server.SocketURL("quarantine=20s")).Attach(holder.Grant().Ref)
 	testkit.Must(t, quarantined.Release(background))
-	Has(t, s, "n", 0, 1)
-	w.Waits()
+	locktest.ExpectEntries(t, s, "n", locktest.Counts{Waiting: 1})
+	w.ExpectWaiting()
 }
 
 // A message about an old grant is not accepted: it answers another Ask.
@@ -119,9 +119,9 @@ func TestGivenLongAgo(t *testing.T) {
 	looks := record()["join"]
 	server.Do("PUBLISH", channel, toJSON(t, map[string]any{"epoch": epoch, "record": old}))
 	testkit.Eventually(t, "it asks what that is", func() bool { return record()["join"] != looks })
-	w.Waits()
-	Release(t, holder)
-	if f := w.Granted().Grant().Fence; f == 7 {
+	w.ExpectWaiting()
+	locktest.Release(t, holder)
+	if f := w.ExpectGrant().Grant().Fence; f == 7 {
 		t.Error("an old grant was taken")
 	}
 }
@@ -143,14 +143,14 @@ func subscribe(t *testing.T, server *redistest.Server, channel string) *goredis.
 func TestGivenToNobodyElsewhere(t *testing.T) {
 	t.Parallel()
 	server, direct, proxy, behind := startProxy(t)
-	holder := Take(t, direct, "n")
-	Queue(t, behind, "n")
+	holder := locktest.AcquireAtOnce(t, direct, "n")
+	locktest.Enqueue(t, behind, "n")
 	awaitWaiters(t, server, 1)
 	sub := subscribe(t, server.Replica(), channels(server)[0].(string))
 	proxy.Refuse(true)
 	proxy.Cut()
 	testkit.Eventually(t, "the waiter is cut off", func() bool { return len(channels(server)) == 0 })
-	Release(t, holder)
+	locktest.Release(t, holder)
 	m, err := sub.ReceiveMessage(background)
 	testkit.Must(t, err)
 	proxy.Refuse(false)
@@ -164,15 +164,15 @@ func TestGivenToNobodyElsewhere(t *testing.T) {
 func TestGivenBesideAHolderPutBack(t *testing.T) {
 	t.Parallel()
 	server, s := startStore(t)
-	Take(t, s, "n", Limit(2))
+	locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2))
 	names := strings.TrimSuffix(stateOf(t, server), "s")
 	server.Do("HSET", names+"s", "fence", strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10))
-	holder := Take(t, s, "n", Limit(2))
+	holder := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2))
 	server.Do("FLUSHALL")
 	for range 2 {
-		Take(t, s, "n", Limit(2), TTL(time.Second))
+		locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2), locktest.TTL(time.Second))
 	}
-	r := NewRequest(t, "n", Limit(2))
+	r := locktest.NewRequest(t, "n", locktest.Limit(2))
 	_, err := s.Join(background, r) // and does not look when those are over
 	testkit.Must(t, err)
 	id := hex.EncodeToString(r.Ref.ID[:])
@@ -180,9 +180,9 @@ func TestGivenBesideAHolderPutBack(t *testing.T) {
 	record := recordOf(t, server, names+"e", id)
 	record["join"] = 1
 	server.Do("HSET", names+"e", id, toJSON(t, record))
-	testkit.Eventually(t, "the short leases are over", func() bool { h, _ := Count(t, s, "n"); return h == 0 })
-	Renew(t, holder)
-	for _, e := range List(t, s, "n") {
+	testkit.Eventually(t, "the short leases are over", func() bool { return locktest.CountEntries(t, s, "n").Holding == 0 })
+	locktest.Renew(t, holder)
+	for _, e := range locktest.List(t, s, "n") {
 		if e.Ref == r.Ref && (e.State != locks.Holding || e.Fence <= holder.Grant().Fence) {
 			t.Errorf("%s, fence %d after %d", e.State, e.Fence, holder.Grant().Fence)
 		}
@@ -203,19 +203,19 @@ func TestTerm(t *testing.T) {
 		return redistest.Pass
 	})
 	now.Store(1000)
-	holder := Take(t, s, "n", TTL(7*time.Second))
+	holder := locktest.AcquireAtOnce(t, s, "n", locktest.TTL(7*time.Second))
 	if got := holder.Term(); got != (locks.Term{Asked: 1000, TTL: 7 * time.Second}) {
 		t.Errorf("term %+v", got)
 	}
 	now.Store(2000)
-	Renew(t, holder)
+	locktest.Renew(t, holder)
 	if got := holder.Term(); got.Asked != 2000 {
 		t.Errorf("term %+v", got)
 	}
-	w := Queue(t, s, "n", TTL(9*time.Second))
+	w := locktest.Enqueue(t, s, "n", locktest.TTL(9*time.Second))
 	awaitWaiters(t, server, 1)
-	Release(t, holder)
-	got := w.Granted().Term()
+	locktest.Release(t, holder)
+	got := w.ExpectGrant().Term()
 	if got.Asked < 2200 || int64(got.Asked) >= now.Load() || got.TTL != 9*time.Second {
 		t.Errorf("term %+v", got)
 	}
@@ -231,10 +231,10 @@ func TestTerm(t *testing.T) {
 func TestNear(t *testing.T) {
 	t.Parallel()
 	server, s := startStore(t)
-	holder := Take(t, s, "n")
-	first, second := Queue(t, s, "n"), Queue(t, s, "n")
+	holder := locktest.AcquireAtOnce(t, s, "n")
+	first, second := locktest.Enqueue(t, s, "n"), locktest.Enqueue(t, s, "n")
 	near := make(chan struct{}, 100)
-	Queue(t, s, "n", func(r *locks.Request) {
+	locktest.Enqueue(t, s, "n", func(r *locks.Request) {
 		r.Progress = func(place int) {
 			if place <= 2 {
 				near <- struct{}{}
@@ -242,14 +242,14 @@ func TestNear(t *testing.T) {
 		}
 	})
 	awaitWaiters(t, server, 3)
-	Release(t, holder)
-	l := first.Granted()
+	locktest.Release(t, holder)
+	l := first.ExpectGrant()
 	select {
 	case <-near:
 		t.Error("told to be near with two in front")
 	default:
 	}
-	Release(t, l)
+	locktest.Release(t, l)
 	server.Do("CLIENT", "PAUSE", 20000, "WRITE") // nobody's look is answered
 	select {
 	case <-near:
@@ -257,7 +257,7 @@ func TestNear(t *testing.T) {
 		t.Error("not told")
 	}
 	server.Do("CLIENT", "UNPAUSE")
-	Release(t, second.Granted())
+	locktest.Release(t, second.ExpectGrant())
 }
 
 // Waiters that came together do not ask together ever after. A waiter costs the server one
@@ -266,11 +266,11 @@ func TestLooksApart(t *testing.T) {
 	t.Parallel()
 	server, url := startServer(t)
 	const waiters, short = 30, 9 * time.Second
-	holder := Take(t, open(t, url), "n", TTL(LongTTL))
+	holder := locktest.AcquireAtOnce(t, open(t, url), "n", locktest.TTL(locktest.LongTTL))
 	store := open(t, url)
-	var all []*Waiter
+	var all []*locktest.Waiter
 	for range waiters {
-		all = append(all, Queue(t, store, "n", TTL(short)))
+		all = append(all, locktest.Enqueue(t, store, "n", locktest.TTL(short)))
 	}
 	awaitWaiters(t, server, waiters)
 	testkit.Eventually(t, "all have looked after subscribing", func() bool { return scripts(server) >= 1+2*waiters })
@@ -300,6 +300,6 @@ func TestLooksApart(t *testing.T) {
 	}
 	holder.Release(background)
 	for _, w := range all {
-		Release(t, w.Granted())
+		locktest.Release(t, w.ExpectGrant())
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/locktest/server"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
@@ -37,7 +37,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		return server.Pass
 	})
 	s := b.behind(t, proxy)
-	Release(t, Take(t, s, "n")) // makes table and name
+	locktest.Release(t, locktest.AcquireAtOnce(t, s, "n")) // makes table and name
 	waits, goesOn = 0, 0
 	said := func(what string, wantWaits, wantGoesOn int) {
 		t.Helper()
@@ -48,29 +48,29 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		}
 		waits, goesOn = 0, 0
 	}
-	holder := Take(t, s, "n")
+	holder := locktest.AcquireAtOnce(t, s, "n")
 	said("a grant", 1, 0)
-	Renew(t, holder)
+	locktest.Renew(t, holder)
 	said("a renewal", 1, 0)
-	first := Queue(t, s, "n")
+	first := locktest.Enqueue(t, s, "n")
 	b.listening(t, 1)
 	said("a place in the queue", 0, 1)
-	evicted := Queue(t, s, "n")
+	evicted := locktest.Enqueue(t, s, "n")
 	b.listening(t, 2)
 	said("another", 0, 1)
 	testkit.Must(t, s.Evict(background, []locks.Ref{evicted.Ref}, "the test")[0])
-	evicted.Ended()
+	evicted.AwaitEnd()
 	said("an eviction, and the look of the one that learns of it", 1, 1)
-	Release(t, holder)
-	last := first.Granted()
+	locktest.Release(t, holder)
+	last := first.ExpectGrant()
 	said("a release with an offer", 0, 1)
-	replacing := Queue(t, s, "n", Hold(LongTTL))
+	replacing := locktest.Enqueue(t, s, "n", locktest.Hold(locktest.LongTTL))
 	said("another place", 0, 1)
 	testkit.Must(t, s.Evict(background, []locks.Ref{last.Grant().Ref}, "the test")[0])
 	said("the eviction of a holder", 1, 0)
-	Release(t, last)
-	last = replacing.Granted()
+	locktest.Release(t, last)
+	last = replacing.ExpectGrant()
 	said("its release, and an offer to one with a hold", 0, 1)
-	Release(t, last)
+	locktest.Release(t, last)
 	said("a release that leaves the slot to its hold", 1, 0)
 }

@@ -57,28 +57,39 @@ func (x *Examination) Ask(ctx context.Context, text string) ([]Rows, error) {
 func (x *Examination) hasTable(ctx context.Context) bool {
 	s := x.session.store
 	answers, err := x.Ask(ctx, "SELECT format FROM "+s.table+" WHERE lock_key='' AND entry_id=''")
-	f := locks.Finding{Level: locks.Note, Subject: "table", Text: s.DDL()}
-	switch {
-	case s.verdict(err) == NoTable:
-		if err := x.mayCreate(ctx); err != nil {
-			f.Level, f.What = locks.Problem, s.target.table+" does not exist, and this user cannot make it: "+err.Error()
-			f.Why = "no slot can be had"
-			f.Fix = "let somebody who may run the lines below, and grant this user " +
-				"SELECT, INSERT, UPDATE and DELETE on " + s.table
-		} else {
-			f.What = s.target.table + " does not exist yet; the first run makes it"
-			f.Why = "until then rights and times cannot be rehearsed here"
-		}
-	case err != nil:
+	verdict := s.verdict(err)
+	if err != nil && verdict != NoTable {
 		return true
-	case len(answers) != 1 || len(answers[0]) == 0:
-		f.What = s.target.table + " has lost its own row: somebody has emptied it"
-		f.Why = "the next run makes the row again and grants nothing for as long as leases may last"
-	default:
-		f.Level, f.What = locks.OK, s.target.table+" is there"
 	}
-	x.Append(f)
-	return f.Level == locks.OK
+	var refused error
+	if verdict == NoTable {
+		refused = x.mayCreate(ctx)
+	}
+	isEmpty := len(answers) != 1 || len(answers[0]) == 0
+	level := x.Judge("table",
+		locks.Row{
+			When: refused != nil, Level: locks.Problem,
+			What: fmt.Sprintf("%s does not exist, and this user cannot make it: %v", s.target.table, refused),
+			Why:  "no slot can be had",
+			Fix: "let somebody who may run the lines below, and grant this user " +
+				"SELECT, INSERT, UPDATE and DELETE on " + s.table,
+			Text: s.DDL(),
+		},
+		locks.Row{
+			When: verdict == NoTable, Level: locks.Note,
+			What: s.target.table + " does not exist yet; the first run makes it",
+			Why:  "until then rights and times cannot be rehearsed here",
+			Text: s.DDL(),
+		},
+		locks.Row{
+			When: isEmpty, Level: locks.Note,
+			What: s.target.table + " has lost its own row: somebody has emptied it",
+			Why:  "the next run makes the row again and grants nothing for as long as leases may last",
+			Text: s.DDL(),
+		},
+		locks.Row{When: true, Level: locks.OK, What: s.target.table + " is there", Text: s.DDL()},
+	)
+	return level == locks.OK
 }
 
 // mayCreate says, without making it, why the user cannot make the table, which does not exist.
@@ -99,13 +110,17 @@ func (x *Examination) mark(ctx context.Context) {
 	s := x.session.store
 	name := s.quote(s.markName())
 	_, err := x.Ask(ctx, "SELECT COUNT(*) FROM "+name)
-	if s.verdict(err) == NoTable && x.mayCreate(ctx) == nil {
-		x.Append(locks.Finding{
-			Level: locks.Note, Subject: "mark", What: s.markName() + " does not exist", Why: s.unmarked(),
-			Fix:  "let somebody who may run the line below, and grant this user SELECT on " + name,
-			Text: "CREATE TABLE " + name + " (made BIGINT PRIMARY KEY);",
-		})
+	isMissing := s.verdict(err) == NoTable
+	if isMissing {
+		isMissing = x.mayCreate(ctx) == nil
 	}
+	x.Judge("mark", locks.Row{
+		When: isMissing, Level: locks.Note,
+		What: s.markName() + " does not exist",
+		Why:  s.unmarked(),
+		Fix:  "let somebody who may run the line below, and grant this user SELECT on " + name,
+		Text: "CREATE TABLE " + name + " (made BIGINT PRIMARY KEY);",
+	})
 }
 
 // rehearse does what a run does, and removes the name's rows.
@@ -113,25 +128,32 @@ func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
 	s := x.session.store
 	f, err := locks.Rehearse(ctx, s, ttl, s.target.Quarantine)
 	x.Append(f)
-	if !lease.IsTemporary(err) {
-		x.Add(locks.Problem, "rights", "what is over cannot be removed: "+err.Error(),
-			"the table grows, and golock clean fails", "GRANT DELETE ON "+s.table+" to this user")
-	}
+	x.Judge("rights", locks.Row{
+		When: !lease.IsTemporary(err), Level: locks.Problem,
+		What: fmt.Sprintf("what is over cannot be removed: %v", err),
+		Why:  "the table grows, and golock clean fails",
+		Fix:  "GRANT DELETE ON " + s.table + " to this user",
+	})
 }
 
 // wakeUp tells whether connections are the server's own.
 func (x *Examination) wakeUp() {
-	switch s := x.session.store; {
-	case s.target.waiters == 0:
-		x.Add(locks.Note, "wake-up", "?waiters=0: nobody is woken", "who waits looks again now and then",
-			"leave ?waiters= away")
-	case s.noNotify.Load():
+	s := x.session.store
+	if s.target.waiters > 0 && s.noNotify.Load() {
 		x.Add(locks.Note, "pooler", poolerText,
 			"locks are as safe as without it, but who waits cannot be woken and looks again now and then",
 			"connect to the server itself")
-	default:
-		x.OK("wake-up", "connections are the server's own: waiters are woken")
+		return
 	}
+	x.Judge("wake-up",
+		locks.Row{
+			When: s.target.waiters == 0, Level: locks.Note,
+			What: "?waiters=0: nobody is woken",
+			Why:  "who waits looks again now and then",
+			Fix:  "leave ?waiters= away",
+		},
+		locks.Row{When: true, Level: locks.OK, What: "connections are the server's own: waiters are woken"},
+	)
 }
 
 // Settings asks for rows of a name and a value. A server that does not show them is noted.
@@ -158,11 +180,14 @@ func (x *Examination) Version(product, version, least string) {
 	what := product + locks.Printable(version, 60)
 	n, _ := fmt.Sscanf(version, "%d.%d", &is[0], &is[1])
 	_, _ = fmt.Sscanf(least, "%d.%d", &want[0], &want[1])
-	if n > 0 && slices.Compare(is[:], want[:]) < 0 {
-		x.Add(locks.Problem, "version", what, "golock is made for "+least+" and later", "a newer server")
-		return
-	}
-	x.OK("version", what)
+	x.Judge("version",
+		locks.Row{
+			When: n > 0 && slices.Compare(is[:], want[:]) < 0, Level: locks.Problem, What: what,
+			Why: "golock is made for " + least + " and later",
+			Fix: "a newer server",
+		},
+		locks.Row{When: true, Level: locks.OK, What: what},
+	)
 }
 
 // Forgotten says what it means that a server can lose what it has committed.
@@ -180,11 +205,12 @@ func (x *Examination) Room(most, used int) {
 	waiters := x.Waiters()
 	what := fmt.Sprintf("at most %d, %d in use; up to %d waiters of each name keep one, and each holder that renews",
 		most, used, waiters)
-	if most > 0 && most-used < waiters+2 {
-		x.Add(locks.Note, "connections", what,
-			"a queue can use up what is left: others are turned away then, and renewals with them",
-			"more connections, or a smaller ?waiters= in the URL")
-		return
-	}
-	x.OK("connections", what)
+	x.Judge("connections",
+		locks.Row{
+			When: most > 0 && most-used < waiters+2, Level: locks.Note, What: what,
+			Why: "a queue can use up what is left: others are turned away then, and renewals with them",
+			Fix: "more connections, or a smaller ?waiters= in the URL",
+		},
+		locks.Row{When: true, Level: locks.OK, What: what},
+	)
 }

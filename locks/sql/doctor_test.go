@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/sql/sqltest"
 )
 
 // examine gives the findings by their subjects.
 func examine(t *testing.T, f family, url string) map[string]locks.Finding {
 	t.Helper()
-	return Examine(t, f.openURL(t, url), sqltest.Password)
+	return locktest.Examine(t, f.openURL(t, url), sqltest.Password)
 }
 
 // A good server: no problems, the DDL is there, and nothing stays behind, not
@@ -23,7 +23,7 @@ func TestDoctorGood(t *testing.T) {
 	each(t, func(t *testing.T, f family) {
 		b := f.fresh(t)
 		found := examine(t, f, b.server.TCPURL(b.name))
-		Level(t, found, "table", locks.Note)
+		locktest.ExpectFinding(t, found, "table", locks.Note)
 		if text := found["table"].Text; !strings.Contains(text, "CREATE TABLE") || !strings.Contains(text, "INSERT INTO") {
 			t.Errorf("no DDL: %q", text)
 		}
@@ -36,7 +36,7 @@ func TestDoctorGood(t *testing.T) {
 		before := rows()
 		found = examine(t, f, url)
 		for _, subject := range []string{"version", "table", "rehearsal", "wake-up", "connections"} {
-			Level(t, found, subject, locks.OK)
+			locktest.ExpectFinding(t, found, subject, locks.OK)
 		}
 		for subject, f := range found {
 			if f.Level == locks.Problem {
@@ -56,22 +56,22 @@ func TestDoctorRights(t *testing.T) {
 		b := f.fresh(t)
 		poor := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
 		found := examine(t, f, poor.URL())
-		Level(t, found, "table", locks.Problem)
+		locktest.ExpectFinding(t, found, "table", locks.Problem)
 		b.exec(t, found["table"].Text)
 		if f.name == "postgres" {
 			b.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE ON golock TO "+poor.Name)
 		}
 		found = examine(t, f, poor.URL())
-		Level(t, found, "table", locks.OK)
-		Level(t, found, "rehearsal", locks.OK)
+		locktest.ExpectFinding(t, found, "table", locks.OK)
+		locktest.ExpectFinding(t, found, "rehearsal", locks.OK)
 
 		reader := b.server.NewUser(t, b.name, "SELECT")
 		if f.name == "postgres" {
 			b.exec(t, "GRANT SELECT ON golock TO "+reader.Name)
 		}
 		found = examine(t, f, reader.URL())
-		Level(t, found, "rehearsal", locks.Problem)
-		Level(t, found, "rights", locks.Problem)
+		locktest.ExpectFinding(t, found, "rehearsal", locks.Problem)
+		locktest.ExpectFinding(t, found, "rights", locks.Problem)
 	})
 }
 
@@ -80,21 +80,21 @@ func TestDoctorForgetful(t *testing.T) {
 		if f.name == "postgres" {
 			b := f.alone(t, "fsync=off", "max_connections=12")
 			found := examine(t, f, b.server.URL(b.name, "waiters=16"))
-			Level(t, found, "fsync", locks.Problem)
-			Level(t, found, "connections", locks.Note)
+			locktest.ExpectFinding(t, found, "fsync", locks.Problem)
+			locktest.ExpectFinding(t, found, "connections", locks.Note)
 			return
 		}
 		b := f.alone(t, "innodb_flush_log_at_trx_commit=2", "log_bin=binlog", "server_id=1", "binlog_format=STATEMENT",
 			"sync_binlog=0", "max_connections=12")
 		found := examine(t, f, b.server.URL(b.name, "waiters=16"))
-		Level(t, found, "innodb_flush_log_at_trx_commit", locks.Problem)
-		Level(t, found, "binlog_format", locks.Problem)
-		Level(t, found, "sync_binlog", locks.Note)
-		Level(t, found, "connections", locks.Note)
+		locktest.ExpectFinding(t, found, "innodb_flush_log_at_trx_commit", locks.Problem)
+		locktest.ExpectFinding(t, found, "binlog_format", locks.Problem)
+		locktest.ExpectFinding(t, found, "sync_binlog", locks.Note)
+		locktest.ExpectFinding(t, found, "connections", locks.Note)
 		b.exec(t, "SET GLOBAL innodb_flush_log_at_trx_commit=1,binlog_format=ROW,sync_binlog=1,read_only=1")
 		found = examine(t, f, b.server.URL(b.name))
-		Level(t, found, "innodb_flush_log_at_trx_commit", locks.OK)
-		Level(t, found, "read_only", locks.Problem)
+		locktest.ExpectFinding(t, found, "innodb_flush_log_at_trx_commit", locks.OK)
+		locktest.ExpectFinding(t, found, "read_only", locks.Problem)
 		if f, ok := found["binlog_format"]; ok {
 			t.Errorf("%+v", f)
 		}
@@ -109,13 +109,13 @@ func TestDoctorOddTable(t *testing.T) {
 		url := b.server.URL(b.name)
 		if f.name == "mariadb" {
 			b.exec(t, "ALTER TABLE golock ENGINE=MyISAM")
-			Level(t, examine(t, f, url), "engine", locks.Problem)
+			locktest.ExpectFinding(t, examine(t, f, url), "engine", locks.Problem)
 			b.exec(t, "ALTER TABLE golock ENGINE=InnoDB")
 		}
 		b.exec(t, "UPDATE golock SET format=99 WHERE lock_key='' AND entry_id=''")
-		Level(t, examine(t, f, url), "rehearsal", locks.Problem, "format 99")
+		locktest.ExpectFinding(t, examine(t, f, url), "rehearsal", locks.Problem, "format 99")
 		b.exec(t, "DELETE FROM golock")
-		Level(t, examine(t, f, url), "table", locks.Note)
+		locktest.ExpectFinding(t, examine(t, f, url), "table", locks.Note)
 	})
 }
 
@@ -124,6 +124,6 @@ func TestDoctorBouncer(t *testing.T) {
 	f := postgresql()
 	b := f.made(t)
 	found := examine(t, f, sqltest.StartBouncer(t, b.server, sqltest.Transaction).URL(b.name))
-	Level(t, found, "pooler", locks.Note)
-	Level(t, found, "rehearsal", locks.OK)
+	locktest.ExpectFinding(t, found, "pooler", locks.Note)
+	locktest.ExpectFinding(t, found, "rehearsal", locks.OK)
 }

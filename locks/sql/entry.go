@@ -77,7 +77,8 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 			e.learn(a.Place, t.name.moved, t.pace)
 			e.addGrant(&a)
 		}
-		switch others := t.keepsConn(); {
+		others := t.keepsConn()
+		switch {
 		case a.Verdict == queue.Granted, a.Verdict == queue.Held && others:
 			e.keepOpen(others)
 		case step == queue.Renew:

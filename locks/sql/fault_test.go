@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/locktest/server"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
@@ -27,7 +27,7 @@ func commits(text string) bool { return strings.Contains(text, ";COMMIT") }
 func TestRefusedAfterLostAnswer(t *testing.T) {
 	b := mariadb().alone(t)
 	s := b.store(t)
-	Release(t, Take(t, s, "n"))
+	locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
 	proxy := sqltest.NewProxy(t, b.server)
 	var lost atomic.Bool
 	var refuse sync.Once
@@ -40,9 +40,9 @@ func TestRefusedAfterLostAnswer(t *testing.T) {
 		}
 		return server.Pass
 	})
-	Says(t, Fails(t, b.behind(t, proxy), "n", TTL(2*testkit.Patience)), "read-only")
+	locktest.ExpectError(t, locktest.ExpectJoinError(t, b.behind(t, proxy), "n", locktest.TTL(2*testkit.Patience)), "read-only")
 	b.exec(t, "SET GLOBAL read_only=0")
-	Becomes(t, s, "n", 0, 0)
+	locktest.AwaitEntries(t, s, "n", locktest.Counts{})
 }
 
 func TestLostAnswers(t *testing.T) {
@@ -53,7 +53,7 @@ func TestLostAnswers(t *testing.T) {
 		// How many entries there are when the server is asked again.
 		for verdict, made := range map[server.Verdict]int{server.LoseReply: 1, server.Lose: 0} {
 			var lost, again atomic.Int32
-			LostAnswers(t, s, watch, func(_ string, times int32) {
+			locktest.LostAnswers(t, s, watch, func(_ string, times int32) {
 				lost.Store(0)
 				proxy.Judge(func(text string) server.Verdict {
 					if lost.Load() > 0 && again.Add(1) == 1 {
@@ -95,7 +95,7 @@ func TestChaos(t *testing.T) {
 			return server.Pass
 		})
 		s := b.behind(t, proxy)
-		Chaos(t, func() locks.Store { return s }, func(n int) {
+		locktest.Chaos(t, func() locks.Store { return s }, func(n int) {
 			if n%2 == 0 {
 				proxy.Cut()
 			} else {
@@ -110,7 +110,7 @@ func TestChaos(t *testing.T) {
 // what it says later has no effect.
 func TestFrozenInTransaction(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		held := Take(t, s, "n", Limit(2))
+		held := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2))
 		proxy := sqltest.NewProxy(t, b.server)
 		frozen := make(chan struct{})
 		var once sync.Once
@@ -127,19 +127,19 @@ func TestFrozenInTransaction(t *testing.T) {
 		defer cancel()
 		var all sync.WaitGroup
 		all.Go(func() {
-			if ticket, err := b.behind(t, proxy).Join(ctx, NewRequest(t, "n", Limit(2))); err == nil {
+			if ticket, err := b.behind(t, proxy).Join(ctx, locktest.NewRequest(t, "n", locktest.Limit(2))); err == nil {
 				t.Errorf("it was granted: %v", ticket)
 			}
 		})
 		<-frozen
 		from := time.Now()
-		testkit.Eventually(t, "it is renewed", func() bool { return TryRenew(held) == nil })
+		testkit.Eventually(t, "it is renewed", func() bool { return locktest.TryRenew(held) == nil })
 		testkit.Lasted(t, from, time.Second/2, time.Hour) // somebody was in the way
 		cancel()
 		all.Wait()
 		proxy.Thaw()
-		Becomes(t, s, "n", 1, 0)
-		Release(t, Take(t, s, "n", Limit(2)))
+		locktest.AwaitEntries(t, s, "n", locktest.Counts{Holding: 1})
+		locktest.Release(t, locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2)))
 	})
 }
 
@@ -158,14 +158,14 @@ func TestTerm(t *testing.T) {
 			}
 			return server.Pass
 		})
-		l := Take(t, s, "n")
+		l := locktest.AcquireAtOnce(t, s, "n")
 		for _, what := range []string{"grant", "renewal"} {
 			if late := int64(l.Term().Asked) - sent.Load(); sent.Swap(0) == 0 || late >= 0 {
 				t.Errorf("the lease counts from %v after the %s was sent", time.Duration(late), what)
 			}
-			Renew(t, l)
+			locktest.Renew(t, l)
 		}
-		Release(t, l)
+		locktest.Release(t, l)
 
 		const ttl = 1500 * time.Millisecond // the server ends a transaction that stalls for 1 s
 		var came atomic.Int64               // when the server was told at last
@@ -176,11 +176,11 @@ func TestTerm(t *testing.T) {
 			}
 			return server.Pass
 		})
-		l = Take(t, s, "n", TTL(ttl))
+		l = locktest.AcquireAtOnce(t, s, "n", locktest.TTL(ttl))
 		if late := locks.Instant(came.Load()).Sub(l.Term().Asked); late > ttl/2 { // or it was asked for again
 			t.Errorf("granted by an answer that came %v after it was asked for, with a TTL of %v", late, ttl)
 		}
-		_ = GiveBack(l) // which may be over on a busy machine
+		_ = locktest.ReleaseUntilAnswered(l) // which may be over on a busy machine
 	})
 }
 
@@ -189,7 +189,7 @@ func TestWaiterIsCutOff(t *testing.T) {
 	t.Parallel()
 	b := mariadb().fresh(t) // PostgreSQL's waiters sleep by themselves
 	s := b.store(t)
-	held := Take(t, s, "n")
+	held := locktest.AcquireAtOnce(t, s, "n")
 	proxy := sqltest.NewProxy(t, b.server)
 	hung := make(chan struct{}, 1)
 	proxy.Judge(func(text string) server.Verdict {
@@ -202,33 +202,33 @@ func TestWaiterIsCutOff(t *testing.T) {
 		}
 		return server.Pass
 	})
-	w := Queue(t, b.behind(t, proxy), "n", TTL(3*time.Second))
+	w := locktest.Enqueue(t, b.behind(t, proxy), "n", locktest.TTL(3*time.Second))
 	testkit.Eventually(t, "it sleeps", func() bool { return len(hung) == 1 })
-	Release(t, held)
-	w.Granted()
+	locktest.Release(t, held)
+	w.ExpectGrant()
 }
 
 // Who is evicted between its offer and its acceptance does not hold, and learns of it;
 // the slot is the next one's.
 func TestEvictedWithAnOffer(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		held := Take(t, s, "n")
+		held := locktest.AcquireAtOnce(t, s, "n")
 		proxy := sqltest.NewProxy(t, b.server)
-		w := Queue(t, b.behind(t, proxy), "n")
+		w := locktest.Enqueue(t, b.behind(t, proxy), "n")
 		b.listening(t, 1)
-		next := Queue(t, s, "n")
+		next := locktest.Enqueue(t, s, "n")
 		proxy.Freeze()
-		Release(t, held)
+		locktest.Release(t, held)
 		if rows := b.exec(t, "SELECT 1 FROM golock WHERE state='O'"); len(rows) != 1 {
 			t.Fatalf("%d offers, want one", len(rows))
 		}
 		testkit.Must(t, s.Evict(background, []locks.Ref{w.Ref}, "the test")[0])
 		proxy.Thaw()
-		w.Ended()
+		w.AwaitEnd()
 		if !errors.As(w.Err, new(*locks.EvictedError)) {
 			t.Errorf("Wait: %v, want that it was evicted", w.Err)
 		}
-		next.Granted()
+		next.ExpectGrant()
 	})
 }
 
@@ -237,24 +237,24 @@ func TestEvictedWithAnOffer(t *testing.T) {
 // Slow: the time of an offer.
 func TestOfferNotTaken(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		held := Take(t, s, "n")
+		held := locktest.AcquireAtOnce(t, s, "n")
 		proxy := sqltest.NewProxy(t, b.server)
-		w := Queue(t, b.behind(t, proxy), "n", TTL(3*time.Second))
+		w := locktest.Enqueue(t, b.behind(t, proxy), "n", locktest.TTL(3*time.Second))
 		b.listening(t, 1)
-		next, last := Queue(t, s, "n"), Queue(t, s, "n")
+		next, last := locktest.Enqueue(t, s, "n"), locktest.Enqueue(t, s, "n")
 		b.listening(t, 3)
 		proxy.Freeze()
-		Release(t, held)
-		l := next.Granted()
+		locktest.Release(t, held)
+		l := next.ExpectGrant()
 		proxy.Thaw()
 		for range 3 { // it comes again, and waits
-			Becomes(t, s, "n", 1, 2)
-			Renew(t, l)
+			locktest.AwaitEntries(t, s, "n", locktest.Counts{Holding: 1, Waiting: 2})
+			locktest.Renew(t, l)
 		}
-		w.Waits()
-		Release(t, l)
-		Release(t, w.Granted())
-		Release(t, last.Granted())
+		w.ExpectWaiting()
+		locktest.Release(t, l)
+		locktest.Release(t, w.ExpectGrant())
+		locktest.Release(t, last.ExpectGrant())
 	})
 }
 
@@ -265,8 +265,8 @@ func TestAcceptedWhileRevoked(t *testing.T) {
 		b := f.fresh(t)
 		proxy := sqltest.NewProxy(t, b.server)
 		s := b.behind(t, proxy)
-		held := Take(t, s, "n")
-		woken := Queue(t, s, "n")
+		held := locktest.AcquireAtOnce(t, s, "n")
+		woken := locktest.Enqueue(t, s, "n")
 		b.listening(t, 1) // in a server's first second nobody can be woken, and nothing is offered
 		woken.Leave()
 		first := queueWithoutWaiting(t, s)
@@ -284,11 +284,11 @@ func TestAcceptedWhileRevoked(t *testing.T) {
 			}
 			return server.Pass
 		})
-		next := Queue(t, s, "n")
-		Release(t, held)
+		next := locktest.Enqueue(t, s, "n")
+		locktest.Release(t, held)
 		testkit.Eventually(t, "it accepts", accepted.Load)
-		Becomes(t, s, "n", 1, 1)
-		next.Waits()
+		locktest.AwaitEntries(t, s, "n", locktest.Counts{Holding: 1, Waiting: 1})
+		next.ExpectWaiting()
 	})
 }
 
@@ -298,8 +298,8 @@ func TestLeaveOverItsConnection(t *testing.T) {
 	t.Parallel()
 	b := postgresql().fresh(t)
 	s := b.store(t)
-	Take(t, s, "n")
-	w := Queue(t, s, "n")
+	locktest.AcquireAtOnce(t, s, "n")
+	w := locktest.Enqueue(t, s, "n")
 	b.listening(t, 1)
 	b.server.Exec(t, "", `ALTER DATABASE "`+b.name+`" CONNECTION LIMIT 0`)
 	w.Leave()

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/sql"
 	"golock/locks/sql/mysql"
 	"golock/locks/sql/postgres"
@@ -91,7 +91,7 @@ func (f family) fresh(t testing.TB) *base {
 func (f family) made(t testing.TB) *base {
 	t.Helper()
 	b := f.fresh(t)
-	Release(t, Get(t, b.store(t), "n")) // the server may have just been started
+	locktest.Release(t, locktest.Acquire(t, b.store(t), "n")) // the server may have just been started
 	return b
 }
 
@@ -123,21 +123,21 @@ func (f family) openURL(t testing.TB, url string) *sql.Store {
 }
 
 // inTurn serves waiters for a free slot in their order, and has each looked at while it holds.
-func inTurn(t testing.TB, waiters []*Waiter, look func(i int)) {
+func inTurn(t testing.TB, waiters []*locktest.Waiter, look func(i int)) {
 	t.Helper()
 	var fence int64
 	for i, w := range waiters {
-		l := w.Granted()
+		l := w.ExpectGrant()
 		if f := l.Grant().Fence; f <= fence {
 			t.Errorf("waiter %d has fence %d after %d", i, f, fence)
 		} else {
 			fence = f
 		}
 		for _, later := range waiters[i+1:] {
-			later.Waits()
+			later.ExpectWaiting()
 		}
 		look(i)
-		Release(t, l)
+		locktest.Release(t, l)
 	}
 }
 

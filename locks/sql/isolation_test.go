@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/sql/sqltest"
 )
 
@@ -76,13 +76,13 @@ func TestDefaultsOfTransactions(t *testing.T) {
 				} else {
 					b.exec(t, "SET GLOBAL init_connect=\"SET SESSION "+setting+"\"")
 				}
-				Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, nil)
+				locktest.Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, nil)
 				for range 2 {
-					if _, err := b.store(t).Join(context.Background(), NewRequest(t, "listed", Limit(2))); err != nil {
+					if _, err := b.store(t).Join(context.Background(), locktest.NewRequest(t, "listed", locktest.Limit(2))); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if listed := List(t, b.store(t), "listed"); len(listed) != 2 {
+				if listed := locktest.List(t, b.store(t), "listed"); len(listed) != 2 {
 					t.Errorf("two hold, listed are %+v", listed)
 				}
 				if f.name == "postgres" {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/locktest/server"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
@@ -32,13 +32,13 @@ func TestManyInOrder(t *testing.T) {
 		const most, busy = 40, 100 // of a server that takes 100 to 151
 		b := f.fresh(t)
 		s := b.store(t)
-		holder := Take(t, s, "n")
-		var waiters []*Waiter
+		holder := locktest.AcquireAtOnce(t, s, "n")
+		var waiters []*locktest.Waiter
 		for range many {
-			waiters = append(waiters, Queue(t, b.store(t, fmt.Sprint("waiters=", listen)), "n"))
+			waiters = append(waiters, locktest.Enqueue(t, b.store(t, fmt.Sprint("waiters=", listen)), "n"))
 		}
 		b.listening(t, listen)
-		Has(t, s, "n", 1, many)
+		locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 1, Waiting: many})
 		last := fmt.Sprintf(" FROM golock WHERE entry_id='%s'", waiters[many-1].Ref.ID)
 		b.exec(t, "DELETE"+last)
 		testkit.Eventually(t, "the last one is back", func() bool { return len(b.exec(t, "SELECT 1"+last)) == 1 })
@@ -48,13 +48,13 @@ func TestManyInOrder(t *testing.T) {
 		if n := len(b.server.Connections(t, b.name)); n > most {
 			t.Errorf("%d connections while all wait, want at most %d", n, most)
 		}
-		Release(t, holder)
+		locktest.Release(t, holder)
 		inTurn(t, waiters, func(i int) {
 			if n := len(b.server.Connections(t, b.name)); n > busy {
 				t.Errorf("%d connections when waiter %d holds, want at most %d", n, i, busy)
 			}
 		})
-		Becomes(t, s, "n", 0, 0)
+		locktest.AwaitEntries(t, s, "n", locktest.Counts{})
 	})
 }
 
@@ -65,10 +65,10 @@ func TestFarWaiterSeesMoves(t *testing.T) {
 	b := postgresql().fresh(t)
 	proxy := sqltest.NewProxy(t, b.server)
 	direct := b.store(t, "waiters=64")
-	last := Take(t, direct, "n")
-	var waiters []*Waiter
+	last := locktest.AcquireAtOnce(t, direct, "n")
+	var waiters []*locktest.Waiter
 	for range 36 {
-		waiters = append(waiters, Queue(t, direct, "n"))
+		waiters = append(waiters, locktest.Enqueue(t, direct, "n"))
 	}
 	var polls, looks atomic.Int64
 	proxy.Judge(func(statement string) server.Verdict {
@@ -79,12 +79,12 @@ func TestFarWaiterSeesMoves(t *testing.T) {
 		}
 		return server.Pass
 	})
-	waiters = append(waiters, Queue(t, b.behind(t, proxy, "waiters=64"), "n"))
+	waiters = append(waiters, locktest.Enqueue(t, b.behind(t, proxy, "waiters=64"), "n"))
 	testkit.Eventually(t, "it polls more often than it looks", func() bool { return polls.Load() > looks.Load()+10 })
 	before := looks.Load()
 	testkit.Must(t, direct.Evict(background, []locks.Ref{waiters[0].Ref}, "the test")[0])
 	testkit.Eventually(t, "it looks", func() bool { return looks.Load() > before })
-	Release(t, last)
+	locktest.Release(t, last)
 	inTurn(t, waiters[1:], func(int) {})
 }
 
@@ -95,12 +95,12 @@ func TestFarWaitersOnlyLook(t *testing.T) {
 		b := f.fresh(t)
 		proxy := sqltest.NewProxy(t, b.server)
 		direct, far := b.store(t, "waiters=16"), b.behind(t, proxy, "waiters=16")
-		last := Take(t, direct, "n")
-		var waiters []*Waiter
+		last := locktest.AcquireAtOnce(t, direct, "n")
+		var waiters []*locktest.Waiter
 		for range 30 {
-			waiters = append(waiters, Queue(t, direct, "n"))
+			waiters = append(waiters, locktest.Enqueue(t, direct, "n"))
 		}
-		one, other := Queue(t, far, "n"), Queue(t, far, "n")
+		one, other := locktest.Enqueue(t, far, "n"), locktest.Enqueue(t, far, "n")
 		var mu sync.Mutex
 		looks, steps := 0, 0
 		proxy.Judge(func(statement string) server.Verdict {
@@ -124,12 +124,12 @@ func TestFarWaitersOnlyLook(t *testing.T) {
 		}
 		mu.Unlock()
 		testkit.Must(t, direct.Evict(background, []locks.Ref{other.Ref}, "the test")[0])
-		other.Ended()
+		other.AwaitEnd()
 		if !errors.As(other.Err, new(*locks.EvictedError)) {
 			t.Errorf("the evicted one: %v", other.Err)
 		}
 		proxy.Cut() // whoever looks just then comes again
-		Release(t, last)
+		locktest.Release(t, last)
 		inTurn(t, append(waiters, one), func(int) {})
 	})
 }
@@ -147,14 +147,14 @@ func TestDifferentUsers(t *testing.T) {
 			stores = append(stores, f.openURL(t, url))
 		}
 		began := time.Now()
-		holder := Take(t, stores[0], "n")
-		var waiters []*Waiter
+		holder := locktest.AcquireAtOnce(t, stores[0], "n")
+		var waiters []*locktest.Waiter
 		for _, i := range []int{1, 0, 2, 0} {
-			waiters = append(waiters, Queue(t, stores[i], "n"))
+			waiters = append(waiters, locktest.Enqueue(t, stores[i], "n"))
 		}
-		Release(t, holder)
+		locktest.Release(t, holder)
 		inTurn(t, waiters, func(int) {})
-		testkit.Lasted(t, began, 0, LongTTL/3)
+		testkit.Lasted(t, began, 0, locktest.LongTTL/3)
 	})
 }
 
@@ -171,12 +171,12 @@ func TestOrderWithoutListening(t *testing.T) {
 			name := fmt.Sprintf("of %d", slots)
 			var holders []locks.Lease
 			for range slots {
-				holders = append(holders, Take(t, s, name, Limit(slots)))
+				holders = append(holders, locktest.AcquireAtOnce(t, s, name, locktest.Limit(slots)))
 			}
-			dead := Queue(t, behind, name, Limit(slots), TTL(briefly))
-			var waiters []*Waiter
+			dead := locktest.Enqueue(t, behind, name, locktest.Limit(slots), locktest.TTL(briefly))
+			var waiters []*locktest.Waiter
 			for range 5 {
-				waiters = append(waiters, Queue(t, s, name, Limit(slots), TTL(12*time.Second)))
+				waiters = append(waiters, locktest.Enqueue(t, s, name, locktest.Limit(slots), locktest.TTL(12*time.Second)))
 			}
 			if n := len(b.sleepers(t)); n != 0 {
 				t.Errorf("%d listen, want none", n)
@@ -185,8 +185,8 @@ func TestOrderWithoutListening(t *testing.T) {
 			p.Cut()
 			for i, w := range waiters {
 				released := time.Now()
-				Release(t, holders[0])
-				holders = append(holders[1:], w.Granted())
+				locktest.Release(t, holders[0])
+				holders = append(holders[1:], w.ExpectGrant())
 				if stall := time.Since(released); i == 0 && stall > 10*briefly {
 					t.Errorf("held up for %v by one with a TTL of %v", stall, briefly)
 				}
@@ -198,9 +198,9 @@ func TestOrderWithoutListening(t *testing.T) {
 }
 
 // queueWithoutWaiting puts a waiter into the queue that does not look again.
-func queueWithoutWaiting(t *testing.T, s locks.Store, changes ...Change) locks.Ref {
+func queueWithoutWaiting(t *testing.T, s locks.Store, changes ...locktest.Change) locks.Ref {
 	t.Helper()
-	r := NewRequest(t, "n", changes...)
+	r := locktest.NewRequest(t, "n", changes...)
 	ticket, err := s.Join(background, r)
 	if err != nil || !ticket.Queued() {
 		t.Fatalf("Join: %v, %v", ticket, err)
@@ -217,14 +217,14 @@ func queueWithoutWaiting(t *testing.T, s locks.Store, changes ...Change) locks.R
 // free, and is called by itself: it does not sleep over that.
 func TestBehindDeadWaiter(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		Take(t, s, "n", TTL(time.Second)) // and is never renewed
+		locktest.AcquireAtOnce(t, s, "n", locktest.TTL(time.Second)) // and is never renewed
 		queueWithoutWaiting(t, s)
 		b.server.KillConnections(t, b.name)
-		testkit.Eventually(t, "the slot is free", func() bool { n, _ := Count(t, s, "n"); return n == 0 })
-		w := Queue(t, s, "n")
+		testkit.Eventually(t, "the slot is free", func() bool { return locktest.CountEntries(t, s, "n").Holding == 0 })
+		w := locktest.Enqueue(t, s, "n")
 		from := time.Now()
-		w.Granted()
-		testkit.Lasted(t, from, 0, LongTTL/6)
+		w.ExpectGrant()
+		testkit.Lasted(t, from, 0, locktest.LongTTL/6)
 	})
 }
 
@@ -234,30 +234,30 @@ func TestBehindDeadWaiter(t *testing.T) {
 func TestLongQueueIsCounted(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		const holding, living, dead = 22, 22, 3
-		long := TTL(10 * time.Minute) // on a busy machine all of this takes more than a usual TTL
+		long := locktest.TTL(10 * time.Minute) // on a busy machine all of this takes more than a usual TTL
 		b := f.fresh(t)
 		s := b.store(t, "waiters=0")
 		var last locks.Lease
 		for range holding {
-			last = Take(t, s, "n", Limit(holding), long)
+			last = locktest.AcquireAtOnce(t, s, "n", locktest.Limit(holding), long)
 		}
 		for range living {
-			Queue(t, s, "n", long)
+			locktest.Enqueue(t, s, "n", long)
 		}
-		if busy := Refused(t, s, "n"); len(busy.Holders) != holding || busy.Waiters != living {
+		if busy := locktest.ExpectBusy(t, s, "n"); len(busy.Holders) != holding || busy.Waiters != living {
 			t.Errorf("busy: %d holders and %d waiters, want %d and %d", len(busy.Holders), busy.Waiters, holding, living)
 		}
-		Renew(t, last)
+		locktest.Renew(t, last)
 		for range dead {
-			queueWithoutWaiting(t, s, Priority(-1))
+			queueWithoutWaiting(t, s, locktest.Priority(-1))
 		}
 		b.exec(t, "UPDATE golock SET ends=1 WHERE state='W' AND ord>='8'") // below the usual priority
 		var busy *locks.BusyError
-		_, err := s.Join(background, NewRequest(t, "n", MaxQueue(living)))
+		_, err := s.Join(background, locktest.NewRequest(t, "n", locktest.MaxQueue(living)))
 		if !errors.As(err, &busy) || busy.Waiters != living {
 			t.Errorf("Join: %v, want that %d wait", err, living)
 		}
-		Queue(t, s, "n", MaxQueue(living+1))
+		locktest.Enqueue(t, s, "n", locktest.MaxQueue(living+1))
 	})
 }
 
@@ -267,7 +267,7 @@ func TestStrangersConnection(t *testing.T) {
 	t.Parallel()
 	b := mariadb().fresh(t)
 	s := b.store(t)
-	holder := Take(t, s, "n")
+	holder := locktest.AcquireAtOnce(t, s, "n")
 	waiter := queueWithoutWaiting(t, s)
 	db, err := sql.Open("mysql", fmt.Sprintf("golock:%s@unix(%s)/%s", sqltest.Password, b.server.Socket, b.name))
 	testkit.Must(t, err)
@@ -285,7 +285,7 @@ func TestStrangersConnection(t *testing.T) {
 	}
 	testkit.Eventually(t, "the stranger's statement runs", func() bool { return sleeper() != "" })
 	b.exec(t, "UPDATE golock SET conn="+sleeper()+",ttl=ends WHERE state='W'") // it came in 1970
-	Release(t, holder)
+	locktest.Release(t, holder)
 	testkit.Must(t, s.Attach(waiter).Release(background))
 	if sleeper() == "" {
 		t.Error("the stranger's statement was ended")
@@ -296,12 +296,12 @@ func TestStrangersConnection(t *testing.T) {
 // hold is a duration, which may be larger than the time.
 func TestOverdueWaiterWithLongHold(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		holder := Take(t, s, "n")
-		w := Queue(t, s, "n", Hold(100*365*24*time.Hour))
+		holder := locktest.AcquireAtOnce(t, s, "n")
+		w := locktest.Enqueue(t, s, "n", locktest.Hold(100*365*24*time.Hour))
 		b.exec(t, "UPDATE golock SET ends=1 WHERE state='W'")
-		Release(t, holder)
+		locktest.Release(t, holder)
 		b.server.KillConnections(t, b.name)
-		Release(t, w.Granted())
+		locktest.Release(t, w.ExpectGrant())
 	})
 }
 
@@ -309,33 +309,33 @@ func TestOverdueWaiterWithLongHold(t *testing.T) {
 func TestLongCommands(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
 		const n = 10_000
-		Release(t, Get(t, s, "n"))
+		locktest.Release(t, locktest.Acquire(t, s, "n"))
 		var rows strings.Builder
 		for i := range n {
 			fmt.Fprintf(&rows, ",('%s','%032x','H',9000000000000000,30000000,1,%d,'%d')", locks.KeyOf("n"), i+1, 2*n, i)
 		}
 		b.exec(t, "INSERT INTO golock (lock_key,entry_id,state,ends,ttl,weight,max_units,slots) VALUES "+rows.String()[1:])
 		b.exec(t, "UPDATE golock SET info=CONCAT('host=h&pid=1&user=u&word=',REPEAT('%C3%BC',320)) WHERE state='H'")
-		entries := List(t, s, "")
+		entries := locktest.List(t, s, "")
 		if len(entries) != n || !strings.HasPrefix(entries[0].Command[0], "üü") {
 			t.Errorf("%d entries, the first is %+v", len(entries), entries[:1])
 		}
-		Take(t, s, "n", Limit(2*n))
+		locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2*n))
 	})
 }
 
 // A slot is kept for as long as a duration can be.
 func TestLongestHold(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		first := Take(t, s, "n", Limit(2))
-		Take(t, s, "n", Limit(2), Hold(math.MaxInt64))
-		w := Queue(t, s, "n", Limit(2), Hold(math.MaxInt64))
+		first := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2))
+		locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2), locktest.Hold(math.MaxInt64))
+		w := locktest.Enqueue(t, s, "n", locktest.Limit(2), locktest.Hold(math.MaxInt64))
 		b.listening(t, 1)
-		Release(t, first)
-		l := w.Granted()
-		Renew(t, l)
-		Release(t, l)
-		Refused(t, s, "n", Limit(2))
+		locktest.Release(t, first)
+		l := w.ExpectGrant()
+		locktest.Renew(t, l)
+		locktest.Release(t, l)
+		locktest.ExpectBusy(t, s, "n", locktest.Limit(2))
 	})
 }
 
@@ -343,7 +343,7 @@ func TestLongestHold(t *testing.T) {
 // wait for itself. One that may get the slot makes a step.
 func TestTurnedAwayLocksNothing(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		held := Take(t, s, "n")
+		held := locktest.AcquireAtOnce(t, s, "n")
 		proxy := sqltest.NewProxy(t, b.server)
 		var locked atomic.Int32
 		proxy.Judge(func(text string) server.Verdict {
@@ -354,16 +354,16 @@ func TestTurnedAwayLocksNothing(t *testing.T) {
 			return server.Pass
 		})
 		crowd := b.behind(t, proxy)
-		for i, change := range []Change{NoWait, MaxQueue(0)} {
+		for i, change := range []locktest.Change{locktest.NoWait, locktest.MaxQueue(0)} {
 			ctx, cancel := context.WithTimeout(background, testkit.Patience)
-			_, err := crowd.Join(ctx, NewRequest(t, "n", change))
+			_, err := crowd.Join(ctx, locktest.NewRequest(t, "n", change))
 			cancel()
 			if busy, isBusy := errors.AsType[*locks.BusyError](err); !isBusy || len(busy.Holders) != 1 || locked.Load() != int32(i+1) {
 				t.Errorf("Join = %v after %d attempts to lock the row", err, locked.Load())
 			}
 		}
 		proxy.Judge(nil)
-		Release(t, held)
-		Release(t, Take(t, crowd, "n"))
+		locktest.Release(t, held)
+		locktest.Release(t, locktest.AcquireAtOnce(t, crowd, "n"))
 	})
 }

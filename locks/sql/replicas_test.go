@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
@@ -33,8 +33,8 @@ func TestStandbyDoesNotConfirm(t *testing.T) {
 	b := postgresql().alone(t)
 	standby := sqltest.StartStandby(t, b.server)
 	awaitStandby(t, b, "*", "sync")
-	l := Take(t, b.store(t), "n")
-	Renew(t, l)
+	l := locktest.AcquireAtOnce(t, b.store(t), "n")
+	locktest.Renew(t, l)
 	term := l.Term()
 	standby.Pause()
 	testkit.Eventually(t, "the wait for the standby is cancelled", func() bool {
@@ -59,7 +59,7 @@ func TestStandbyDoesNotConfirm(t *testing.T) {
 		t.Errorf("the lease ends with %v, not with %v", l.Term(), term)
 	}
 	standby.Resume()
-	testkit.Eventually(t, "it renews", func() bool { return TryRenew(l) == nil })
+	testkit.Eventually(t, "it renews", func() bool { return locktest.TryRenew(l) == nil })
 }
 
 func TestDoctorStandbys(t *testing.T) {
@@ -68,7 +68,7 @@ func TestDoctorStandbys(t *testing.T) {
 	b := f.alone(t)
 	says := func(level locks.Level, what string) {
 		t.Helper()
-		Level(t, examine(t, f, b.server.URL(b.name)), "standbys", level, what)
+		locktest.ExpectFinding(t, examine(t, f, b.server.URL(b.name)), "standbys", level, what)
 	}
 	says(locks.OK, "none is connected")
 	sqltest.StartStandby(t, b.server)
@@ -87,7 +87,7 @@ func TestDoctorReplicas(t *testing.T) {
 	b := f.alone(t, "log_bin=binlog", "server_id=1")
 	says := func(level locks.Level, what string) {
 		t.Helper()
-		Level(t, examine(t, f, b.server.URL(b.name)), "replicas", level, what)
+		locktest.ExpectFinding(t, examine(t, f, b.server.URL(b.name)), "replicas", level, what)
 	}
 	if sqltest.MySQL() { // it lists its replicas to those who may replicate
 		says(locks.Note, "cannot be seen")

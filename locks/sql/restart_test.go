@@ -13,7 +13,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/sql"
 	"golock/test/testkit"
 )
@@ -22,7 +22,7 @@ import (
 // it has forgotten are waited for, and may come back.
 func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 	first := map[string]func(t *testing.T, s *sql.Store, known locks.Lease){
-		"a release": func(t *testing.T, _ *sql.Store, known locks.Lease) { Release(t, known) },
+		"a release": func(t *testing.T, _ *sql.Store, known locks.Lease) { locktest.Release(t, known) },
 		"an eviction": func(t *testing.T, s *sql.Store, known locks.Lease) {
 			testkit.Must(t, s.Evict(background, []locks.Ref{known.Grant().Ref}, "the test")[0])
 		},
@@ -38,8 +38,8 @@ func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 		s := b.store(t, "quarantine=30s")
 		known, forgotten := map[string]locks.Lease{}, map[string]locks.Lease{}
 		for name := range first {
-			known[name] = Take(t, s, name, Limit(3))
-			forgotten[name] = Take(t, s, name, Limit(3))
+			known[name] = locktest.AcquireAtOnce(t, s, name, locktest.Limit(3))
+			forgotten[name] = locktest.AcquireAtOnce(t, s, name, locktest.Limit(3))
 		}
 		for _, l := range forgotten {
 			b.exec(t, fmt.Sprintf("DELETE FROM golock WHERE entry_id='%s'", l.Grant().Ref.ID))
@@ -48,8 +48,8 @@ func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 		time.Sleep(second)
 		for name, do := range first {
 			do(t, s, known[name])
-			Quarantined(t, s, name, Limit(3))
-			if err := TryRenew(forgotten[name]); err != nil {
+			locktest.ExpectQuarantine(t, s, name, locktest.Limit(3))
+			if err := locktest.TryRenew(forgotten[name]); err != nil {
 				t.Errorf("after %s who was forgotten: %v", name, err)
 			}
 		}
@@ -62,7 +62,7 @@ func TestPromotedReplica(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b, primary := f.alone(t), f.fresh(t)
 		s := b.store(t)
-		held, waiter := Take(t, s, "n"), Queue(t, s, "n")
+		held, waiter := locktest.AcquireAtOnce(t, s, "n"), locktest.Enqueue(t, s, "n")
 		addresses := []string{b.server.Addr(), primary.server.Addr()}
 		two := strings.Replace(primary.server.TCPURL(primary.name, "quarantine=0"), addresses[1], strings.Join(addresses, ","), 1)
 		if primary.name != b.name {
@@ -79,22 +79,22 @@ func TestPromotedReplica(t *testing.T) {
 		var refusal *lease.Refusal
 		limited, cancel := context.WithTimeout(background, time.Second) // it is asked again until then
 		defer cancel()
-		_, err := s.Join(limited, NewRequest(t, "other"))
+		_, err := s.Join(limited, locktest.NewRequest(t, "other"))
 		if !errors.As(err, &refusal) || refusal.Hint != sql.ReplicaHint {
 			t.Errorf("Join of another name: %v, want a refusal", err)
 		}
-		_ = NotRenewed(t, held)
+		_ = locktest.ExpectRenewError(t, held)
 		testkit.Eventually(t, "a release is tried until its time is over", func() bool {
 			short, cancel := context.WithTimeout(background, 500*time.Millisecond)
 			defer cancel()
 			var outage *locks.OutageError
 			return errors.As(held.Release(short), &outage) && outage.Answered
 		})
-		Release(t, Take(t, f.openURL(t, two), "n")) // at the second, which writes
+		locktest.Release(t, locktest.AcquireAtOnce(t, f.openURL(t, two), "n")) // at the second, which writes
 		b.exec(t, promote)
-		testkit.Eventually(t, "it renews", func() bool { return TryRenew(held) == nil })
-		waiter.Waits()
-		Release(t, held)
-		waiter.Granted()
+		testkit.Eventually(t, "it renews", func() bool { return locktest.TryRenew(held) == nil })
+		waiter.ExpectWaiting()
+		locktest.Release(t, held)
+		waiter.ExpectGrant()
 	})
 }

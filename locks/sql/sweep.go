@@ -1,7 +1,6 @@
 package sql
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +58,11 @@ func (c *session) sweepTable(ctx context.Context) (keys Rows, removed int, err e
 	}
 	for _, f := range answers[0] {
 		var found int64
-		if err := cmp.Or(scan(f, &found), s.checkFormat(found)); err != nil {
+		err := scan(f, &found)
+		if err == nil {
+			err = s.checkFormat(found)
+		}
+		if err != nil {
 			return nil, 0, &lease.Refusal{Err: err}
 		}
 	}
@@ -113,7 +116,11 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 		return 0, nil, err
 	}
 	var left int
-	if err := cmp.Or(scan(answers[0][0], &removed), scan(answers[1][0], &left)); err != nil {
+	err = scan(answers[0][0], &removed)
+	if err == nil {
+		err = scan(answers[1][0], &left)
+	}
+	if err != nil {
 		return 0, nil, err
 	}
 	// A sweep is no use of the name: it leaves neither its own time in the row nor a proof

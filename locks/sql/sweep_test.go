@@ -11,39 +11,39 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/test/testkit"
 )
 
 // A sweep takes what is dead, and what is used by nobody, and nothing else.
 func TestSweep(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		Sweep(t, s, 0, 0) // nothing ever was there
+		locktest.ExpectSwept(t, s, 0, 0) // nothing ever was there
 		rows := func(where string) int {
 			return len(b.exec(t, "SELECT lock_key FROM golock WHERE "+where))
 		}
-		lease := Take(t, s, "live")
-		Release(t, Take(t, s, "over"))
-		Take(t, s, "crashed")
+		lease := locktest.AcquireAtOnce(t, s, "live")
+		locktest.Release(t, locktest.AcquireAtOnce(t, s, "over"))
+		locktest.AcquireAtOnce(t, s, "crashed")
 		crashed := " WHERE lock_key='" + locks.KeyOf("crashed").String() + "'"
 		b.exec(t, "UPDATE golock SET ends=1"+crashed+" AND state='H'")
-		Sweep(t, s, time.Hour, 1) // the entry that ended long ago
+		locktest.ExpectSwept(t, s, time.Hour, 1) // the entry that ended long ago
 		// The name without entries goes when nobody has used it for so long, and a sweep is no
 		// use. One that remembers who left stays.
 		const twoHours = 2 * time.Hour
 		b.exec(t, fmt.Sprintf("UPDATE golock SET counter=counter-%d", twoHours.Microseconds())+crashed)
-		Sweep(t, s, 2*twoHours, 0)
-		Sweep(t, s, twoHours/2, 1)
+		locktest.ExpectSwept(t, s, 2*twoHours, 0)
+		locktest.ExpectSwept(t, s, twoHours/2, 1)
 		if names := rows("entry_id='' AND lock_key<>''"); names != 2 {
 			t.Errorf("%d names are left", names)
 		}
 		b.exec(t, "UPDATE golock SET ends=1 WHERE state='G'")
-		Sweep(t, s, 0, 1)
+		locktest.ExpectSwept(t, s, 0, 1)
 		if n := rows("state='G'"); n != 0 {
 			t.Errorf("%d are remembered", n)
 		}
-		Sweep(t, s, 0, 0)
-		Renew(t, lease)
+		locktest.ExpectSwept(t, s, 0, 0)
+		locktest.Renew(t, lease)
 	})
 }
 
@@ -65,7 +65,7 @@ func TestSweepUnderUse(t *testing.T) {
 				}
 			})
 		}
-		Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, nil)
+		locktest.Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, nil)
 		stop()
 		sweepers.Wait()
 	})
@@ -75,49 +75,49 @@ func TestSweepUnderUse(t *testing.T) {
 // and a sweep removes it.
 func TestRowsOfOthers(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		holder := Take(t, s, "n")
+		holder := locktest.AcquireAtOnce(t, s, "n")
 		set := func(text, where string) { b.exec(t, "UPDATE golock SET "+text+" WHERE "+where) }
 		const tableRow, nameRow = "lock_key='' AND entry_id=''", "lock_key<>'' AND entry_id=''"
 		own := fmt.Sprintf("entry_id='%s'", holder.Grant().Ref.ID)
 
 		set("state='X'", nameRow)
 		set("state='W'", tableRow)
-		Renew(t, holder)
-		Refused(t, s, "n")
+		locktest.Renew(t, holder)
+		locktest.ExpectBusy(t, s, "n")
 
 		for _, state := range []string{"N", "Z"} { // of the holder
 			set("state='"+state+"'", own)
-			Says(t, NotRenewed(t, holder), holder.Grant().Ref.String(), "state")
+			locktest.ExpectError(t, locktest.ExpectRenewError(t, holder), holder.Grant().Ref.String(), "state")
 			_, err := s.Entries(background, "")
-			Says(t, err, holder.Grant().Ref.String(), "golock break")
+			locktest.ExpectError(t, err, holder.Grant().Ref.String(), "golock break")
 			set("state='H'", own)
-			Renew(t, holder)
+			locktest.Renew(t, holder)
 		}
 
 		const far = "quiet=100000000000000000"
 		set(far, tableRow)
-		Says(t, Denied(t, s, "n"), "quiet 100000000000000000", "golock clean")
-		Says(t, NotRenewed(t, holder), "golock clean")
-		Sweep(t, s, 0, 1)
-		Renew(t, holder)
+		locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "n"), "quiet 100000000000000000", "golock clean")
+		locktest.ExpectError(t, locktest.ExpectRenewError(t, holder), "golock clean")
+		locktest.ExpectSwept(t, s, 0, 1)
+		locktest.Renew(t, holder)
 		set("quiet=0", tableRow)
-		Refused(t, s, "n")
+		locktest.ExpectBusy(t, s, "n")
 
 		set(far, nameRow)
-		Says(t, Denied(t, s, "n"), "its state", "golock clean")
-		Renew(t, holder)
-		Release(t, holder)
+		locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "n"), "its state", "golock clean")
+		locktest.Renew(t, holder)
+		locktest.Release(t, holder)
 		b.exec(t, "DELETE FROM golock WHERE state='G'")
-		Sweep(t, s, 0, 1)
-		holder = Take(t, s, "n")
+		locktest.ExpectSwept(t, s, 0, 1)
+		holder = locktest.AcquireAtOnce(t, s, "n")
 		set("state='N'", fmt.Sprintf("entry_id='%s'", holder.Grant().Ref.ID))
 		_, err := s.Sweep(background, "", 0)
-		Says(t, err, "golock break")
+		locktest.ExpectError(t, err, "golock break")
 		testkit.Must(t, s.Evict(background, []locks.Ref{holder.Grant().Ref}, "the test")[0])
-		if err := TryRenew(holder); !errors.As(err, new(*locks.EvictedError)) {
+		if err := locktest.TryRenew(holder); !errors.As(err, new(*locks.EvictedError)) {
 			t.Errorf("Renew = %v, want that it was evicted", err)
 		}
-		Release(t, Take(t, s, "n"))
+		locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
 
 		const columns = "INSERT INTO golock (lock_key,entry_id,state,ends) VALUES "
 		const end = "',9000000000000000)"
@@ -125,10 +125,10 @@ func TestRowsOfOthers(t *testing.T) {
 		b.exec(t, columns+"('"+key+"','0123456789abcdef0123456789abcde;','H"+end+",('"+key+"','0123456789ABCDEF0123456789ABCDEF','W"+end+
 			",('x y','','N"+end+",('0123456789abcdef0123456789abcdeg','','N"+end+",('x y','z','H"+end+",('','z','H"+end)
 		_, err = s.Entries(background, "")
-		Says(t, err, "golock clean removes it")
-		Sweep(t, s, time.Hour, 6)
-		List(t, s, "")
-		Release(t, Take(t, s, "n"))
+		locktest.ExpectError(t, err, "golock clean removes it")
+		locktest.ExpectSwept(t, s, time.Hour, 6)
+		locktest.List(t, s, "")
+		locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
 	})
 }
 
@@ -142,6 +142,6 @@ func TestTrigger(t *testing.T) {
 				"CREATE TRIGGER keep BEFORE UPDATE ON golock FOR EACH ROW EXECUTE FUNCTION keep()"
 		}
 		b.exec(t, text)
-		Says(t, Denied(t, b.store(t), "n"), "the name has no row", "trigger")
+		locktest.ExpectError(t, locktest.ExpectFinalError(t, b.store(t), "n"), "the name has no row", "trigger")
 	})
 }

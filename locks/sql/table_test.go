@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/sql"
 	"golock/test/testkit"
 )
@@ -30,9 +30,9 @@ func TestTableByHand(t *testing.T) {
 				b.exec(t, "GRANT USAGE ON SCHEMA "+b.schema(t)+" TO "+user.Name)
 			}
 			s := f.openURL(t, user.URL("quarantine=0", "table="+table))
-			err := Denied(t, s, "n")
+			err := locktest.ExpectFinalError(t, s, "n")
 			ddl := strings.Join(strings.Fields(s.DDL()), " ")
-			Says(t, err, table, "may not make it", ddl)
+			locktest.ExpectError(t, err, table, "may not make it", ddl)
 			_, printed, _ := strings.Cut(err.Error(), "CREATE TABLE ")
 			printed = "CREATE TABLE " + strings.TrimSuffix(printed, ")")
 			if printed != ddl {
@@ -42,11 +42,11 @@ func TestTableByHand(t *testing.T) {
 			if f.name == "postgres" {
 				b.exec(t, fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO %s", table, user.Name))
 			}
-			holder := Take(t, s, "n")
-			w := Queue(t, s, "n")
-			Renew(t, holder)
-			Release(t, holder)
-			Release(t, w.Granted())
+			holder := locktest.AcquireAtOnce(t, s, "n")
+			w := locktest.Enqueue(t, s, "n")
+			locktest.Renew(t, holder)
+			locktest.Release(t, holder)
+			locktest.Release(t, w.ExpectGrant())
 		}
 	})
 }
@@ -70,15 +70,15 @@ func TestTableOption(t *testing.T) {
 		if f.name == "mariadb" {
 			schema = b.name
 		}
-		Take(t, b.store(t), "n")
-		Take(t, b.store(t, "table=other"), "n")
-		Take(t, b.store(t, "table="+b.schema(t)+".more"), "n")
-		Take(t, b.store(t, "table=Case_1"), "n")
-		Take(t, b.store(t, "table=select"), "n")
+		locktest.AcquireAtOnce(t, b.store(t), "n")
+		locktest.AcquireAtOnce(t, b.store(t, "table=other"), "n")
+		locktest.AcquireAtOnce(t, b.store(t, "table="+b.schema(t)+".more"), "n")
+		locktest.AcquireAtOnce(t, b.store(t, "table=Case_1"), "n")
+		locktest.AcquireAtOnce(t, b.store(t, "table=select"), "n")
 		for _, same := range []string{"golock", "other", "Case_1", "select"} {
-			Refused(t, b.store(t, "table="+schema+"."+same), "n")
+			locktest.ExpectBusy(t, b.store(t, "table="+schema+"."+same), "n")
 		}
-		Says(t, Denied(t, b.store(t, "table=nowhere.golock"), "n"), "nowhere")
+		locktest.ExpectError(t, locktest.ExpectFinalError(t, b.store(t, "table=nowhere.golock"), "n"), "nowhere")
 	})
 }
 
@@ -97,30 +97,30 @@ func awaits(t *testing.T, l locks.Lease) {
 // goes on when the table is changed back.
 func TestOtherVersion(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		holder := Take(t, s, "n")
-		w := Queue(t, s, "n", TTL(3*time.Second))
+		holder := locktest.AcquireAtOnce(t, s, "n")
+		w := locktest.Enqueue(t, s, "n", locktest.TTL(3*time.Second))
 		b.exec(t, "UPDATE golock SET format=9 WHERE lock_key='' AND entry_id=''")
 		for _, name := range []string{"n", "another"} {
-			Says(t, Denied(t, s, name), "golock", "format 9", "format 4", "same version")
+			locktest.ExpectError(t, locktest.ExpectFinalError(t, s, name), "golock", "format 9", "format 4", "same version")
 		}
-		Says(t, NotRenewed(t, holder), "format 9")
+		locktest.ExpectError(t, locktest.ExpectRenewError(t, holder), "format 9")
 		_, err := s.Sweep(background, "", 0)
-		Says(t, err, "format 9")
+		locktest.ExpectError(t, err, "format 9")
 		awaits(t, holder)
-		w.Waits()
+		w.ExpectWaiting()
 		b.exec(t, "UPDATE golock SET format=4 WHERE lock_key='' AND entry_id=''")
-		Release(t, holder)
-		Release(t, w.Granted())
-		Take(t, s, "another")
+		locktest.Release(t, holder)
+		locktest.Release(t, w.ExpectGrant())
+		locktest.AcquireAtOnce(t, s, "another")
 
 		b.exec(t, "ALTER TABLE golock ADD COLUMN more INT NULL")
-		holder = Take(t, s, "third")
-		w = Queue(t, s, "third")
-		Release(t, holder)
-		Release(t, w.Granted())
-		holder = Take(t, s, "third")
+		holder = locktest.AcquireAtOnce(t, s, "third")
+		w = locktest.Enqueue(t, s, "third")
+		locktest.Release(t, holder)
+		locktest.Release(t, w.ExpectGrant())
+		holder = locktest.AcquireAtOnce(t, s, "third")
 		b.exec(t, "ALTER TABLE golock DROP COLUMN low")
-		Says(t, Denied(t, s, "n"), "golock", "another version", "?table=")
+		locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "n"), "golock", "another version", "?table=")
 		awaits(t, holder)
 	})
 }
@@ -138,7 +138,7 @@ func TestTableLost(t *testing.T) {
 			"without its own row": "DELETE FROM golock WHERE lock_key=''",
 		}, func(t *testing.T, _, text string) {
 			b := f.made(t)
-			Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, func(n int) {
+			locktest.Chaos(t, func() locks.Store { return neverRefusing{b.store(t), t} }, func(n int) {
 				if n%10 != 1 {
 					return
 				}
@@ -146,7 +146,7 @@ func TestTableLost(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			Release(t, Get(t, b.store(t), "a"))
+			locktest.Release(t, locktest.Acquire(t, b.store(t), "a"))
 		})
 	})
 }
@@ -160,7 +160,7 @@ type neverRefusing struct {
 
 func (s neverRefusing) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
 	ticket, err := s.Store.Join(ctx, r)
-	if err != nil && ctx.Err() == nil && !IsBusy(err) && !errors.As(err, new(*locks.OutageError)) {
+	if err != nil && ctx.Err() == nil && !locktest.IsBusy(err) && !errors.As(err, new(*locks.OutageError)) {
 		s.t.Errorf("Join: %v", err)
 	}
 	return ticket, err
@@ -174,28 +174,28 @@ func TestTableLostTellsWhy(t *testing.T) {
 		for _, text := range []string{"DROP TABLE golock", "TRUNCATE TABLE golock", "DELETE FROM golock"} {
 			b := f.fresh(t)
 			s := b.store(t)
-			holder := Take(t, s, "n", TTL(LongTTL))
+			holder := locktest.AcquireAtOnce(t, s, "n", locktest.TTL(locktest.LongTTL))
 			grant := holder.Grant()
 			b.exec(t, text)
-			if q := Quarantined(t, s, "n", TTL(short)); !strings.Contains(q.Error(), "table") {
+			if q := locktest.ExpectQuarantine(t, s, "n", locktest.TTL(short)); !strings.Contains(q.Error(), "table") {
 				t.Errorf("%v, want a reason that names the table", q)
 			}
-			w := Queue(t, s, "n", TTL(short))
-			Renew(t, holder)
-			Same(t, holder.Grant(), grant)
-			w.Waits()
-			if busy := Refused(t, s, "n"); len(busy.Holders) != 1 {
+			w := locktest.Enqueue(t, s, "n", locktest.TTL(short))
+			locktest.Renew(t, holder)
+			locktest.ExpectGrant(t, holder.Grant(), grant)
+			w.ExpectWaiting()
+			if busy := locktest.ExpectBusy(t, s, "n"); len(busy.Holders) != 1 {
 				t.Errorf("busy: %v, want one holder", busy)
 			}
-			Release(t, holder)
-			l := w.Granted()
+			locktest.Release(t, holder)
+			l := w.ExpectGrant()
 			if l.Grant().Fence <= grant.Fence {
 				t.Errorf("fence %d after %d", l.Grant().Fence, grant.Fence)
 			}
-			next := Queue(t, s, "n", TTL(short))
+			next := locktest.Enqueue(t, s, "n", locktest.TTL(short))
 			b.exec(t, "DELETE FROM golock WHERE state='H'")
-			Lost(t, l) // which was deleted alone
-			next.Granted()
+			locktest.ExpectLost(t, l) // which was deleted alone
+			next.ExpectGrant()
 		}
 	})
 }
@@ -204,12 +204,12 @@ func TestTableLostTellsWhy(t *testing.T) {
 // that are used with a longer one are granted later.
 func TestTableDroppedBesideShortLeases(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
-		holder := Take(t, s, "n", TTL(LongTTL))
+		holder := locktest.AcquireAtOnce(t, s, "n", locktest.TTL(locktest.LongTTL))
 		b.exec(t, "DROP TABLE golock")
-		Release(t, Queue(t, s, "other", TTL(short)).Granted())
-		Quarantined(t, s, "n", TTL(LongTTL))
-		Renew(t, holder)
-		Release(t, Take(t, s, "unused", TTL(short)))
+		locktest.Release(t, locktest.Enqueue(t, s, "other", locktest.TTL(short)).ExpectGrant())
+		locktest.ExpectQuarantine(t, s, "n", locktest.TTL(locktest.LongTTL))
+		locktest.Renew(t, holder)
+		locktest.Release(t, locktest.AcquireAtOnce(t, s, "unused", locktest.TTL(short)))
 	})
 }
 
@@ -226,17 +226,17 @@ func TestNoMark(t *testing.T) {
 			b.exec(t, "CREATE TYPE golock_made AS ENUM ()")
 		}
 		s := f.openURL(t, url)
-		Release(t, Take(t, s, "n"))
+		locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
 		if w := s.Warnings(false); len(w) != 1 || !strings.Contains(w[0], "golock_made") {
 			t.Errorf("warnings %q", w)
 		}
-		Level(t, examine(t, f, url), "mark", locks.Note)
+		locktest.ExpectFinding(t, examine(t, f, url), "mark", locks.Note)
 		url = b.server.URL(b.name, "quarantine=0", "table=marked")
 		if found, ok := examine(t, f, url)["mark"]; ok {
 			t.Errorf("before the first use: %+v", found)
 		}
 		other := f.openURL(t, url)
-		Release(t, Take(t, other, "n"))
+		locktest.Release(t, locktest.AcquireAtOnce(t, other, "n"))
 		if found, ok := examine(t, f, url)["mark"]; ok || len(other.Warnings(false)) > 0 {
 			t.Errorf("with a mark: %+v, %q", found, other.Warnings(false))
 		}
@@ -250,18 +250,18 @@ func TestRightsRevoked(t *testing.T) {
 		b := f.made(t)
 		user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
 		s := f.openURL(t, user.URL("quarantine=0"))
-		holder := Take(t, s, "n")
-		Renew(t, holder) // its connection, which may keep its rights, is closed now
+		holder := locktest.AcquireAtOnce(t, s, "n")
+		locktest.Renew(t, holder) // its connection, which may keep its rights, is closed now
 		table, whose := "golock", user.Name
 		if f.name == "mariadb" {
 			table, whose = b.name+".*", user.Name+"@localhost"
 		}
 		b.exec(t, "REVOKE UPDATE ON "+table+" FROM "+whose)
-		Says(t, Denied(t, s, "n"), "golock", "SELECT, INSERT, UPDATE and DELETE")
-		_ = NotRenewed(t, holder)
+		locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "n"), "golock", "SELECT, INSERT, UPDATE and DELETE")
+		_ = locktest.ExpectRenewError(t, holder)
 		awaits(t, holder)
 		b.exec(t, "GRANT UPDATE ON "+table+" TO "+whose)
-		Renew(t, holder)
-		Release(t, holder)
+		locktest.Renew(t, holder)
+		locktest.Release(t, holder)
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"golock/locks"
-	. "golock/locks/locktest"
+	"golock/locks/locktest"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
 )
@@ -38,7 +38,7 @@ func TestBadConnection(t *testing.T) {
 		} {
 			s := f.openURL(t, tt.url)
 			errs := map[string]error{
-				"Join": Denied(t, s, "n"), "Evict": s.Evict(background, []locks.Ref{NewRequest(t, "n").Ref}, "x")[0],
+				"Join": locktest.ExpectFinalError(t, s, "n"), "Evict": s.Evict(background, []locks.Ref{locktest.NewRequest(t, "n").Ref}, "x")[0],
 				"Forget": s.Forget(background, "n"),
 			}
 			_, errs["Sweep"] = s.Sweep(background, "", 0)
@@ -64,10 +64,10 @@ func TestTLS(t *testing.T) {
 		server := sqltest.StartTLS(t, f.name)
 		database := server.NewDatabase(t)
 		open := func(url string) (locks.Store, error) { return f.open(url) }
-		TLS(t, sqltest.ServerName, server.Certificate, server.Key, open, func(options ...string) string {
+		locktest.TLS(t, sqltest.ServerName, server.Certificate, server.Key, open, func(options ...string) string {
 			return server.TCPURL(database, append(options, "tls=on", "quarantine=0")...)
 		})
-		Denied(t, f.openURL(t, server.TCPURL(database)), "n")
+		locktest.ExpectFinalError(t, f.openURL(t, server.TCPURL(database)), "n")
 
 		// As the servers' own clients write it: the authority alone, or the name too.
 		chain, full, files := "ssl-mode=VERIFY_CA", "ssl-mode=VERIFY_IDENTITY", "ssl-ca=%[1]s&ssl-cert=%[1]s&ssl-key=%[2]s"
@@ -75,9 +75,9 @@ func TestTLS(t *testing.T) {
 			chain, full, files = "sslmode=verify-ca", "sslmode=verify-full", "sslrootcert=%[1]s&sslcert=%[1]s&sslkey=%[2]s"
 		}
 		files = fmt.Sprintf(files, server.Certificate, server.Key)
-		Release(t, Get(t, f.openURL(t, server.TCPURL(database, chain, files)), "chain"))
-		Denied(t, f.openURL(t, server.TCPURL(database, full, files)), "n")
-		Denied(t, f.openURL(t, server.TCPURL(database, "tls=verify-ca")), "n")
+		locktest.Release(t, locktest.Acquire(t, f.openURL(t, server.TCPURL(database, chain, files)), "chain"))
+		locktest.ExpectFinalError(t, f.openURL(t, server.TCPURL(database, full, files)), "n")
+		locktest.ExpectFinalError(t, f.openURL(t, server.TCPURL(database, "tls=verify-ca")), "n")
 	})
 }
 
@@ -88,8 +88,8 @@ func TestClientOptions(t *testing.T) {
 	f := postgresql()
 	b := f.fresh(t)
 	s := b.store(t, "application_name=my%20job", "connect_timeout=10")
-	Take(t, s, "n")
-	Queue(t, s, "n")
+	locktest.AcquireAtOnce(t, s, "n")
+	locktest.Enqueue(t, s, "n")
 	b.listening(t, 1)
 	named := "SELECT 1 FROM pg_stat_activity WHERE application_name='my job' AND datname='" + b.name + "'"
 	if len(b.exec(t, named)) == 0 {
@@ -101,7 +101,7 @@ func TestClientOptions(t *testing.T) {
 	for _, f := range families() {
 		s := f.openURL(t, f.name+"://u@"+silent.Addr().String()+"/d?connect_timeout=0.1")
 		ctx, cancel := context.WithTimeout(background, 1500*time.Millisecond)
-		r := NewRequest(t, "n")
+		r := locktest.NewRequest(t, "n")
 		r.StopsSoon = func() bool { return true } // it waits until it has left
 		_, err := s.Join(ctx, r)
 		cancel()

@@ -25,61 +25,78 @@ func examine(ctx context.Context, x *sql.Examination) {
 	} else {
 		x.Version("MySQL ", version, "5.7")
 	}
-	on := func(name string) bool { return set[name] == "ON" || set[name] == "1" }
-	const flush = "innodb_flush_log_at_trx_commit"
-	if value := set[flush]; value == "0" || value == "2" {
-		x.Add(locks.Problem, flush, "is "+value+": a crash loses about the last second", x.Forgotten(),
-			setGlobal(flush+"=1"))
-	} else {
-		x.OK(flush, "is "+value+": what was committed outlives a crash")
+	isOn := func(name string) bool { return set[name] == "ON" || set[name] == "1" }
+	examineServer(x, set, isOn)
+	if isOn("log_bin") && !isOn("wsrep_on") {
+		replicas(ctx, x, set, isOn("rpl_semi_sync_master_enabled") || isOn("rpl_semi_sync_source_enabled"))
 	}
-	if on("read_only") || on("super_read_only") || on("innodb_read_only") {
-		why := "no slot can be had there"
-		if !on("super_read_only") && !on("innodb_read_only") {
-			why += ", unless this user may write all the same"
-		}
-		x.Add(locks.Problem, "read_only", "the server is read-only, perhaps a replica", why, "name the primary server")
-	}
-	if on("log_bin") {
-		binlog(x, set)
-	}
-	if on("log_bin") && !on("wsrep_on") {
-		replicas(ctx, x, set, on("rpl_semi_sync_master_enabled") || on("rpl_semi_sync_source_enabled"))
-	}
-	if on("wsrep_on") {
-		x.Add(locks.Note, "Galera", "the server is a node of a cluster",
-			"a node that answers for the first time counts as a server that has just come back, "+
-				"and nothing is granted for the quarantine",
-			"name one node in the URL, the others after it only for when that fails")
-	}
+	x.Judge("Galera", locks.Row{
+		When: isOn("wsrep_on"), Level: locks.Note,
+		What: "the server is a node of a cluster",
+		Why: "a node that answers for the first time counts as a server that has just come back, " +
+			"and nothing is granted for the quarantine",
+		Fix: "name one node in the URL, the others after it only for when that fails",
+	})
 	examineEngine(ctx, x)
-	most, _ := strconv.Atoi(set["max_connections"])
-	used, _ := strconv.Atoi(set["threads_connected"])
-	x.Room(most, used)
-	if n, _ := strconv.Atoi(set["max_user_connections"]); n > 0 && n < x.Waiters()+2 {
-		x.Add(locks.Note, "max_user_connections",
-			fmt.Sprintf("one user may have %d connections, and up to %d waiters of each name keep one", n, x.Waiters()),
-			"a queue can use them up: renewals of the same user fail then",
-			"a larger max_user_connections, or a smaller ?waiters= in the URL")
-	}
+	examineConnections(x, set)
 }
+
+// examineServer examines what a crash of the server leaves, and whether it takes writes.
+func examineServer(x *sql.Examination, set map[string]string, isOn func(string) bool) {
+	flush, isLocked := set[flushSetting], isOn("super_read_only") || isOn("innodb_read_only")
+	const readOnly = "the server is read-only, perhaps a replica"
+	x.Judge(flushSetting,
+		locks.Row{
+			When: flush == "0" || flush == "2", Level: locks.Problem,
+			What: "is " + flush + ": a crash loses about the last second",
+			Why:  x.Forgotten(),
+			Fix:  setGlobal(flushSetting + "=1"),
+		},
+		locks.Row{When: true, Level: locks.OK, What: "is " + flush + ": what was committed outlives a crash"},
+	)
+	x.Judge("read_only",
+		locks.Row{
+			When: isLocked, Level: locks.Problem, What: readOnly,
+			Why: "no slot can be had there", Fix: "name the primary server",
+		},
+		locks.Row{
+			When: isOn("read_only"), Level: locks.Problem, What: readOnly,
+			Why: "no slot can be had there, unless this user may write all the same", Fix: "name the primary server",
+		},
+	)
+	hasBinlog := isOn("log_bin")
+	x.Judge("binlog_format", locks.Row{
+		When: hasBinlog && set["binlog_format"] == "STATEMENT", Level: locks.Problem,
+		What: "is STATEMENT",
+		Why:  "the server refuses every step of golock's, which read committed data",
+		Fix:  setGlobal("binlog_format=ROW or MIXED"),
+	})
+	x.Judge("sync_binlog", locks.Row{
+		When: hasBinlog && set["sync_binlog"] != "1", Level: locks.Note,
+		What: "is " + set["sync_binlog"] + " on a server with a binary log",
+		Why:  "a crash of the machine can undo what was committed last, or leave replicas without it",
+		Fix:  setGlobal("sync_binlog=1"),
+	})
+}
+
+// examineConnections examines how many connections the server allows.
+func examineConnections(x *sql.Examination, set map[string]string) {
+	number := func(name string) int { n, _ := strconv.Atoi(set[name]); return n }
+	x.Room(number("max_connections"), number("threads_connected"))
+	ofUser := number("max_user_connections")
+	x.Judge("max_user_connections", locks.Row{
+		When: ofUser > 0 && ofUser < x.Waiters()+2, Level: locks.Note,
+		What: fmt.Sprintf("one user may have %d connections, and up to %d waiters of each name keep one", ofUser, x.Waiters()),
+		Why:  "a queue can use them up: renewals of the same user fail then",
+		Fix:  "a larger max_user_connections, or a smaller ?waiters= in the URL",
+	})
+}
+
+// flushSetting says when a commit is written to the disk.
+const flushSetting = "innodb_flush_log_at_trx_commit"
 
 func setGlobal(setting string) string {
 	return "SET GLOBAL " + setting + " and the same in the server's configuration"
-}
-
-// binlog looks at what only servers with a binary log have.
-func binlog(x *sql.Examination, set map[string]string) {
-	if set["binlog_format"] == "STATEMENT" {
-		x.Add(locks.Problem, "binlog_format", "is STATEMENT",
-			"the server refuses every step of golock's, which read committed data",
-			setGlobal("binlog_format=ROW or MIXED"))
-	}
-	if set["sync_binlog"] != "1" {
-		x.Add(locks.Note, "sync_binlog", "is "+set["sync_binlog"]+" on a server with a binary log",
-			"a crash of the machine can undo what was committed last, or leave replicas without it",
-			setGlobal("sync_binlog=1"))
-	}
 }
 
 // longWait is how long commits must wait for a replica at least, so that no lease is renewed
@@ -88,7 +105,6 @@ const longWait = time.Hour
 
 // replicas judges whether commits wait for a replica. Semi-synchronous ones do so for a time.
 func replicas(ctx context.Context, x *sql.Examination, set map[string]string, semiSync bool) {
-	const subject = "replicas"
 	count, err := countReplicas(ctx, x, set)
 	what := fmt.Sprintf("%d connected", count)
 	level := locks.Problem
@@ -96,24 +112,27 @@ func replicas(ctx context.Context, x *sql.Examination, set map[string]string, se
 		what, level = "whether there are any cannot be seen ("+err.Error()+")", locks.Note
 	}
 	variable := "rpl_semi_sync_source_timeout"
-	if _, old := set["rpl_semi_sync_master_timeout"]; old {
+	if _, isOld := set["rpl_semi_sync_master_timeout"]; isOld {
 		variable = "rpl_semi_sync_master_timeout"
 	}
 	ms, _ := strconv.ParseInt(set[variable], 10, 64)
 	wait := time.Duration(ms) * time.Millisecond
 	fix := "semi-synchronous replication with a " + variable + " of days; or let nobody promote a replica before the old " +
 		"primary server is stopped"
-	switch {
-	case semiSync && wait >= longWait:
-		x.OK(subject, what+"; commits wait for one of them")
-	case err == nil && count == 0:
-		x.OK(subject, "none is connected; those that are away cannot be seen")
-	case semiSync:
-		x.Add(level, subject, fmt.Sprintf("%s, and commits wait for one of them, but for %v at most (%s)", what, wait, variable),
-			"after that "+locks.TwoServers, fix)
-	default:
-		x.Add(level, subject, what+", and commits do not wait for them", locks.TwoServers, fix)
-	}
+	x.Judge("replicas",
+		locks.Row{When: semiSync && wait >= longWait, Level: locks.OK, What: what + "; commits wait for one of them"},
+		locks.Row{
+			When: err == nil && count == 0, Level: locks.OK,
+			What: "none is connected; those that are away cannot be seen",
+		},
+		locks.Row{
+			When: semiSync, Level: level,
+			What: fmt.Sprintf("%s, and commits wait for one of them, but for %v at most (%s)", what, wait, variable),
+			Why:  "after that " + locks.TwoServers,
+			Fix:  fix,
+		},
+		locks.Row{When: true, Level: level, What: what + ", and commits do not wait for them", Why: locks.TwoServers, Fix: fix},
+	)
 }
 
 // countReplicas counts the replicas that are connected: in the status of MariaDB, else in a list
@@ -138,10 +157,13 @@ func examineEngine(ctx context.Context, x *sql.Examination) {
 	if err != nil || len(rows) != 1 || len(rows[0]) != 1 || len(rows[0][0]) < 2 {
 		return
 	}
-	if text := rows[0][0][1]; !strings.Contains(text, "ENGINE=InnoDB") {
-		_, name, _ := strings.Cut(text, "ENGINE=")
-		name, _, _ = strings.Cut(name, " ")
-		x.Add(locks.Problem, "engine", "the table's is "+locks.Printable(name, 30),
-			"it has no transactions: two may be let in at once", "ALTER TABLE "+x.Table+" ENGINE=InnoDB")
-	}
+	text := rows[0][0][1]
+	_, name, _ := strings.Cut(text, "ENGINE=")
+	name, _, _ = strings.Cut(name, " ")
+	x.Judge("engine", locks.Row{
+		When: !strings.Contains(text, "ENGINE=InnoDB"), Level: locks.Problem,
+		What: "the table's is " + locks.Printable(name, 30),
+		Why:  "it has no transactions: two may be let in at once",
+		Fix:  "ALTER TABLE " + x.Table + " ENGINE=InnoDB",
+	})
 }

@@ -70,28 +70,33 @@ func dialect() sql.Dialect {
 		Connect:   connect,
 		Examine:   examine,
 
-		Errors: []sql.Meaning{
-			sql.Errors(sql.AtOnce, "", interrupted, "1213", "1020"), // killed, deadlock, record has changed
-			sql.Errors(sql.NoTable, "", "1146"),
-			sql.Errors(sql.Exists, "", "1050", "1062"),
-			sql.Errors(sql.OtherTable, "", "1054", "1136"),
-			sql.Errors(sql.NoRight, "", "1142", "1143", "1370", "1786"), // the last: replication that forbids CREATE ... SELECT
-			sql.Errors(sql.Refused, lease.LoginHint, "1044", "1045", "1698", "1862", "1820", "3118"),
-			sql.Errors(sql.Refused, "the database must exist", "1049"),
-			sql.Errors(sql.Refused, "the server wants TLS: ?tls=on, or its unix socket", "3159"),
-			sql.Errors(sql.Refused, "golock needs binlog_format=ROW or MIXED", "1665"),
-			sql.Errors(sql.Refused, "", "1064", "1046", "1129", "1130", "1193", "1227", "1235", "1305", "1347", "1286"),
-			sql.Errors(sql.ForNewcomers, "", "1021", "1041", "1114", "1037", "1038"), // disk, memory, table full
-			sql.Errors(sql.Standby, sql.ReplicaHint, "1290", "1836"),                 // read-only
-			sql.Errors(sql.Passing, "", "1040", "1203", "1226", "1135"),              // connections, threads
-			sql.Errors(sql.Passing, "", "1205", "1206", "1637"),                      // locks, transactions
-			// It starts, stops, has no quorum (Galera, 1047), or has closed the connection.
-			sql.Errors(sql.Passing, "", "1047", "1053", "1077", "1079", "1927", "3032", "3168",
-				mysql.ErrInvalidConn.Error(), dbdriver.ErrBadConn.Error()),
-			sql.Errors(sql.Refused, "the server does not speak TLS", mysql.ErrNoTLS.Error()),
-			sql.Errors(sql.Refused, "", mysql.ErrCleartextPassword.Error(), mysql.ErrNativePassword.Error(),
-				mysql.ErrOldPassword.Error(), mysql.ErrUnknownPlugin.Error(), mysql.ErrOldProtocol.Error()),
-		},
+		Errors: meanings(),
+	}
+}
+
+// meanings says what the server's errors mean.
+func meanings() []sql.Meaning {
+	return []sql.Meaning{
+		sql.Errors(sql.AtOnce, "", interrupted, "1213", "1020"), // killed, deadlock, record has changed
+		sql.Errors(sql.NoTable, "", "1146"),
+		sql.Errors(sql.Exists, "", "1050", "1062"),
+		sql.Errors(sql.OtherTable, "", "1054", "1136"),
+		sql.Errors(sql.NoRight, "", "1142", "1143", "1370", "1786"), // the last: replication that forbids CREATE ... SELECT
+		sql.Errors(sql.Refused, lease.LoginHint, "1044", "1045", "1698", "1862", "1820", "3118"),
+		sql.Errors(sql.Refused, "the database must exist", "1049"),
+		sql.Errors(sql.Refused, "the server wants TLS: ?tls=on, or its unix socket", "3159"),
+		sql.Errors(sql.Refused, "golock needs binlog_format=ROW or MIXED", "1665"),
+		sql.Errors(sql.Refused, "", "1064", "1046", "1129", "1130", "1193", "1227", "1235", "1305", "1347", "1286"),
+		sql.Errors(sql.ForNewcomers, "", "1021", "1041", "1114", "1037", "1038"), // disk, memory, table full
+		sql.Errors(sql.Standby, sql.ReplicaHint, "1290", "1836"),                 // read-only
+		sql.Errors(sql.Passing, "", "1040", "1203", "1226", "1135"),              // connections, threads
+		sql.Errors(sql.Passing, "", "1205", "1206", "1637"),                      // locks, transactions
+		// It starts, stops, has no quorum (Galera, 1047), or has closed the connection.
+		sql.Errors(sql.Passing, "", "1047", "1053", "1077", "1079", "1927", "3032", "3168",
+			mysql.ErrInvalidConn.Error(), dbdriver.ErrBadConn.Error()),
+		sql.Errors(sql.Refused, "the server does not speak TLS", mysql.ErrNoTLS.Error()),
+		sql.Errors(sql.Refused, "", mysql.ErrCleartextPassword.Error(), mysql.ErrNativePassword.Error(),
+			mysql.ErrOldPassword.Error(), mysql.ErrUnknownPlugin.Error(), mysql.ErrOldProtocol.Error()),
 	}
 }
 
@@ -237,7 +242,8 @@ func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration
 // makes that again.
 func (c *conn) Wake(ctx context.Context, numbers []string) (gone []string, err error) {
 	for _, n := range numbers {
-		switch _, err := c.Run(ctx, "KILL QUERY "+n); {
+		_, err := c.Run(ctx, "KILL QUERY "+n)
+		switch {
 		case code(err) == noSuchThread:
 			gone = append(gone, n)
 		case err != nil:

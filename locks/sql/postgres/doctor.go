@@ -24,10 +24,12 @@ func examine(ctx context.Context, x *sql.Examination) {
 	}
 	number := func(name string) int { n, _ := strconv.Atoi(set[name]); return n }
 	x.Version("PostgreSQL ", set["server_version"], "12")
-	if set["recovery"] == "true" {
-		x.Add(locks.Problem, "recovery", "the server is a standby", "nothing can be written there",
-			"name the primary server, or all of them separated by commas")
-	}
+	x.Judge("recovery", locks.Row{
+		When: set["recovery"] == "true", Level: locks.Problem,
+		What: "the server is a standby",
+		Why:  "nothing can be written there",
+		Fix:  "name the primary server, or all of them separated by commas",
+	})
 	durable(x, set)
 	standbys(x, set["synchronous_standby_names"], number)
 	most := number("max_connections") - number("superuser_reserved_connections")
@@ -40,10 +42,15 @@ func examine(ctx context.Context, x *sql.Examination) {
 // durable judges what a crash leaves. Which commits wait for the disk golock says
 // in each of its own (synchronous_commit).
 func durable(x *sql.Examination, set map[string]string) {
+	const what = "is off: a crash of the machine can lose what was committed, or damage the table"
 	for _, name := range []string{"fsync", "full_page_writes"} {
-		if set[name] == "off" {
-			x.Add(locks.Problem, name, "is off: a crash of the machine can lose what was committed, or damage the table",
-				x.Forgotten(), name+" = on in postgresql.conf, and a reload")
+		isOff := set[name] == "off"
+		x.Judge(name, locks.Row{
+			When: isOff, Level: locks.Problem, What: what,
+			Why: x.Forgotten(),
+			Fix: name + " = on in postgresql.conf, and a reload",
+		})
+		if isOff {
 			return
 		}
 	}
@@ -53,29 +60,41 @@ func durable(x *sql.Examination, set map[string]string) {
 // standbys judges whether commits wait for a standby. golock's ask for it, whatever
 // synchronous_commit is. A user without pg_read_all_stats sees the standbys, but not their state.
 func standbys(x *sql.Examination, names string, number func(string) int) {
-	const subject = "standbys"
-	connected, awaited := number("standbys"), number("awaited")
+	connected := number("standbys")
 	what := fmt.Sprintf("%d connected", connected)
 	if away := number("away"); away > 0 {
 		what += fmt.Sprintf(", %d away", away)
 		connected += away
 	}
-	switch {
-	case connected == 0 && names == "":
-		x.OK(subject, "none is connected, and no commit would wait for one; those that are away without a slot cannot be seen")
-	case names == "":
-		x.Add(locks.Problem, subject, what+", and commits do not wait for them (synchronous_standby_names is empty)",
-			locks.TwoServers, "synchronous_standby_names = 'ANY 1 (*)', or the names of those that may take over, and a "+
-				"reload; or let nobody promote a standby before the old primary server is stopped")
-	case awaited > 0:
-		x.OK(subject, fmt.Sprintf("%s; grants and renewals wait for synchronous_standby_names (%s)",
-			what, locks.Printable(names, 60)))
-	case number("unseen") > 0:
-		x.Add(locks.Note, subject, what+"; commits wait for synchronous_standby_names ("+locks.Printable(names, 60)+
-			"), and this user cannot see whether those answer",
-			"if none does, no slot can be had", "GRANT pg_read_all_stats to this user, to have golock doctor look")
-	default:
-		x.Add(locks.Problem, subject, what+", and none that synchronous_standby_names ("+locks.Printable(names, 60)+") asks for",
-			"commits wait for ever: no slot can be had", "connect a standby with such an application_name")
-	}
+	wanted := locks.Printable(names, 60)
+	x.Judge("standbys",
+		locks.Row{
+			When: connected == 0 && names == "", Level: locks.OK,
+			What: "none is connected, and no commit would wait for one; those that are away without a slot cannot be seen",
+		},
+		locks.Row{
+			When: names == "", Level: locks.Problem,
+			What: what + ", and commits do not wait for them (synchronous_standby_names is empty)",
+			Why:  locks.TwoServers,
+			Fix: "synchronous_standby_names = 'ANY 1 (*)', or the names of those that may take over, and a " +
+				"reload; or let nobody promote a standby before the old primary server is stopped",
+		},
+		locks.Row{
+			When: number("awaited") > 0, Level: locks.OK,
+			What: fmt.Sprintf("%s; grants and renewals wait for synchronous_standby_names (%s)", what, wanted),
+		},
+		locks.Row{
+			When: number("unseen") > 0, Level: locks.Note,
+			What: what + "; commits wait for synchronous_standby_names (" + wanted +
+				"), and this user cannot see whether those answer",
+			Why: "if none does, no slot can be had",
+			Fix: "GRANT pg_read_all_stats to this user, to have golock doctor look",
+		},
+		locks.Row{
+			When: true, Level: locks.Problem,
+			What: what + ", and none that synchronous_standby_names (" + wanted + ") asks for",
+			Why:  "commits wait for ever: no slot can be had",
+			Fix:  "connect a standby with such an application_name",
+		},
+	)
 }

@@ -1,0 +1,140 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"golock/internal/entry"
+	"golock/internal/spawn"
+	"golock/locks"
+	"golock/signals"
+)
+
+// If golock is killed, nobody else releases its slot. The lease would keep it for the rest of the TTL,
+// although the watchdog has killed the command at once. So the watchdog releases the slot: this file
+// serves the promise that the slot of a killed golock is free as soon as its command is dead.
+//
+// The lean program has no client of a server. There the watchdog executes the program of its dead
+// golock in another role, the releaser, and hands it the lease over a pipe: a URL may have a password,
+// which must not be in arguments or variables.
+
+// ReleaserName is the first argument that makes a golock process a releaser.
+const ReleaserName = "golock-releaser"
+
+// ErrNoReleaser says that something else than a watchdog has started the releaser.
+var ErrNoReleaser = errors.New("a releaser is started by the watchdog of golock run only")
+
+// heldByGolock is the lease of a watchdog's golock.
+type heldByGolock struct {
+	url, id string // "" before golock has told
+	program int    // a descriptor of golock's program; -1 if there is none
+}
+
+// release releases the lease in golock's stead. open opens the store.
+func (l heldByGolock) release(relay *signals.Relay, open func(url string) (locks.Store, error)) error {
+	if l.url == "" {
+		return nil
+	}
+	ref, err := locks.ParseRef(l.id)
+	if err != nil {
+		return err
+	}
+	store, err := open(l.url)
+	switch {
+	case err != nil && l.program >= 0:
+		return l.becomeReleaser(relay)
+	case err != nil:
+		return err
+	}
+	return store.Abilities().Leases.Attach(ref).Release(context.Background())
+}
+
+// becomeReleaser executes golock's program as the releaser. It returns only if that fails.
+func (l heldByGolock) becomeReleaser(relay *signals.Relay) error {
+	var pipe [2]int
+	err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK)
+	if err != nil {
+		return os.NewSyscallError("pipe2", err)
+	}
+	text := []byte(l.url + "\x00" + l.id)
+	if len(text) > pipeSize {
+		return errors.New("the URL of the store is too long")
+	}
+	_, err = unix.Write(pipe[1], text)
+	unix.Close(pipe[1])
+	if err != nil {
+		return os.NewSyscallError("write", err)
+	}
+	_, err = unix.FcntlInt(uintptr(pipe[0]), unix.F_SETFD, 0)
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	argv := []string{ReleaserName, strconv.Itoa(pipe[0])}
+	program := "/proc/self/fd/" + strconv.Itoa(l.program)
+	relay.AsCaller(func() { err = spawn.Exec(program, argv, entry.Environ()) })
+	return err
+}
+
+// Releaser does the work of a releaser. open opens the store, which has leases. No signal that can be
+// caught ends it: many signals that kill a golock go to all processes of a job.
+func Releaser(argv []string, open func(url string) (locks.Store, error)) error {
+	lease, err := readLease(argv)
+	if err != nil {
+		return err
+	}
+	relay, err := signals.NewRelay(false)
+	if err != nil {
+		return err
+	}
+	relay.Catch()
+	relay.CatchIgnored()
+	nameProcess(ReleaserName)
+	return lease.release(relay, open)
+}
+
+// readLease reads the lease from the pipe whose number is the second argument.
+func readLease(argv []string) (l heldByGolock, err error) {
+	if len(argv) != 2 {
+		return l, ErrNoReleaser
+	}
+	pipe, err := strconv.Atoi(argv[1])
+	if err != nil {
+		return l, ErrNoReleaser
+	}
+	var stat unix.Stat_t
+	err = unix.Fstat(pipe, &stat)
+	if err != nil || stat.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return l, ErrNoReleaser
+	}
+	_ = unix.SetNonblock(pipe, true)
+	text := make([]byte, pipeSize)
+	n, err := unix.Read(pipe, text)
+	unix.Close(pipe)
+	if err != nil {
+		return l, ErrNoReleaser
+	}
+	url, id, isLease := strings.Cut(string(text[:n]), "\x00")
+	if !isLease {
+		return l, ErrNoReleaser
+	}
+	return heldByGolock{url: url, id: id, program: -1}, nil
+}
+
+// pipeSize is what a pipe takes in one write that does not wait (pipe(7)).
+const pipeSize = 1 << 16
+
+// nameProcess makes ps and top show what this process is. prctl(2) would name this thread, which need
+// not be the first one of the process.
+func nameProcess(name string) {
+	fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	_, _ = unix.Write(fd, []byte(name))
+	unix.Close(fd)
+}
