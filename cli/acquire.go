@@ -18,7 +18,8 @@ import (
 
 type acquireCommand struct {
 	slotFlags
-	For textFlag `name:"for" file:"no" placeholder:"PID|none" help:"The process whose end frees the slot, $$$$ in a shell; or none, on a networked store."`
+	For  textFlag `name:"for" file:"no" placeholder:"PID|none" help:"The process whose end frees the slot, $$$$ in a shell; or none, on a networked store."`
+	JSON boolFlag `name:"json" help:"Print an object instead of the ID alone: id, name, slots, fence, and on a networked store expires_in_ms."`
 	logFlags
 }
 
@@ -66,7 +67,7 @@ func (c *acquireCommand) run(out *term.Printer) error {
 	run.Request.Keeper = locks.KeptByHolder
 	if process == nil {
 		run.Request.Keeper = locks.KeptByNobody
-		return forNone(run, out, conflictCode)
+		return c.forNone(run, out, conflictCode)
 	}
 	return c.forProcess(run, out, process, conflictCode)
 }
@@ -102,13 +103,13 @@ func openProcess(v *config.Values, run *runner.Run) (process *pidfd.Process, err
 }
 
 // forNone takes the slot and leaves it to its lease.
-func forNone(run *runner.Run, out *term.Printer, conflictCode int) error {
+func (c *acquireCommand) forNone(run *runner.Run, out *term.Printer, conflictCode int) error {
 	run.Waits = out.Waits()
 	lease, o := run.Take()
 	if o != nil {
 		return ending(out, *o, exitOfRun(*o), conflictCode)
 	}
-	if err := printID(lease.Grant().Ref.String()); err != nil {
+	if err := c.print(slotOf(lease.Grant(), lease.Term()), run.Request.Name); err != nil {
 		run.GiveBack(lease) // nobody knows its ID
 		return err
 	}
@@ -123,12 +124,12 @@ func (c *acquireCommand) forProcess(
 	if err != nil {
 		return err
 	}
-	id, o, end := awaitHolder(holder, run.Relay, out)
-	if id == "" {
+	slot, o, end := awaitHolder(holder, run.Relay, out)
+	if slot == nil {
 		abandonHolder(holder)
 		return ending(out, o, end, conflictCode)
 	}
-	if err := printID(id); err != nil {
+	if err := c.print(*slot, run.Request.Name); err != nil {
 		abandonHolder(holder) // it releases the slot
 		return err
 	}
@@ -136,9 +137,32 @@ func (c *acquireCommand) forProcess(
 	return nil
 }
 
-// printID prints the ID alone, to a copy of standard output: os.Stdout would end the
-// process if nobody reads (SIGPIPE), and the slot would be left to its lease.
-func printID(id string) error {
+// takenSlot is what a script learns of its slot.
+type takenSlot struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Slots   []int  `json:"slots"`
+	Fence   int64  `json:"fence"`
+	Expires *int64 `json:"expires_in_ms,omitempty"` // only on stores with leases
+}
+
+func slotOf(g locks.Grant, term locks.Term) takenSlot {
+	slot := takenSlot{ID: g.Ref.String(), Slots: append([]int{}, g.Slots...), Fence: g.Fence}
+	if term.Ends() {
+		left := max(term.End().Sub(locks.BootTime()), 0)
+		slot.Expires = new(left.Milliseconds())
+	}
+	return slot
+}
+
+// print prints the ID alone, or with --json the slot, to a copy of standard output: os.Stdout would end
+// the process if nobody reads (SIGPIPE), and the slot would be left to its lease.
+func (c *acquireCommand) print(slot takenSlot, name string) error {
+	text := slot.ID + "\n"
+	if c.JSON.on() {
+		slot.Name = name
+		text = term.JSONText(slot, "  ")
+	}
 	if err := checkOutput(); err != nil {
 		return err
 	}
@@ -146,7 +170,7 @@ func printID(id string) error {
 	if err == nil {
 		out := os.NewFile(uintptr(fd), os.Stdout.Name())
 		defer out.Close()
-		_, err = out.WriteString(id + "\n") // all of it, and waits where the pipe is full
+		_, err = out.WriteString(text) // all of it, and waits where the pipe is full
 	}
 	if err != nil {
 		return outputError{err}

@@ -28,14 +28,14 @@ func TestResultFindsRoom(t *testing.T) {
 	for range 10_000 {
 		h.report(&runner.Waiting{Name: "backup", Holders: holders}, false)
 	}
-	h.send(holderMessage{Result: &result{ID: "an ID"}})
+	h.send(holderMessage{Result: &result{Slot: &takenSlot{ID: "an ID"}}})
 	testkit.Must(t, unix.Close(pair[1]))
 	relay, err := signals.NewRelay(false)
 	testkit.Must(t, err)
 	socket := os.NewFile(uintptr(pair[0]), "holder")
 	defer socket.Close()
-	if id, o, _ := awaitHolder(socket, relay, &term.Printer{}); id != "an ID" {
-		t.Errorf("%q, %+v", id, o)
+	if slot, o, _ := awaitHolder(socket, relay, &term.Printer{}); slot == nil || slot.ID != "an ID" {
+		t.Errorf("%+v, %+v", slot, o)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestPrintIDWaitsForItsReader(t *testing.T) {
 			_, err = unix.Read(pipe[0], room)
 		}
 	})
-	err = printID("an ID")
+	err = (&acquireCommand{}).print(takenSlot{ID: "an ID"}, "")
 	testkit.Must(t, unix.Dup3(stdout, unix.Stdout, 0))
 	unix.Close(stdout)
 	if err != nil {

@@ -19,8 +19,9 @@ type breakCommand struct {
 	lockArgument
 	idFlag
 	olderThanFlag
-	Dead boolFlag `name:"dead" help:"Only what has no golock any more: what a killed one has left running, and what only --hold keeps."`
-	All  boolFlag `name:"all" help:"Waiters too; their exit code is 75."`
+	Dead   boolFlag `name:"dead" help:"Only what has no golock any more: what a killed one has left running, and what only --hold keeps."`
+	All    boolFlag `name:"all" help:"Waiters too; their exit code is 75."`
+	DryRun boolFlag `name:"dry-run" help:"Evict nobody: print who would be evicted."`
 	storeFlags
 	logFlags
 }
@@ -37,6 +38,7 @@ Examples:
   golock break nightly --dead
         only what no golock looks after any more
   golock break --id $(golock ls --json deploy | jq -r '.[0].id')
+  golock break deploy --all --dry-run
 
 Exit codes:
   0 what was selected is gone, also if that was nothing; 79 no such ID;
@@ -165,6 +167,12 @@ func (b *eviction) do() error {
 			continue
 		}
 		wanted = append(wanted, e)
+	}
+	if b.DryRun.on() {
+		for _, e := range slices.Backward(wanted) {
+			fmt.Fprintf(&b.gone, "would evict from %q, %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
+		}
+		return locks.JoinSome(failed)
 	}
 	began := time.Now()
 	marked := b.markAll(wanted)

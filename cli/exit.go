@@ -16,7 +16,7 @@ import (
 // golock's own exit codes, from sysexits.h, timeout(1) and the shell. The
 // command's own codes pass unchanged.
 const (
-	exitFailed        = 1   // golock check or doctor has found a problem
+	exitFailed        = 1   // golock check or doctor has found a problem, or nobody uses the lock of ls -q
 	exitUsage         = 64  // wrong flags or arguments; nothing was locked or started
 	exitUnavailable   = 69  // the store refused or could not be reached; nothing was started
 	exitFault         = 70  // a fault of golock's own

@@ -277,6 +277,7 @@ func (*nameFlag) readsName() {}
 type slotFlags struct {
 	nameFlag
 	storeFlags
+	Note             textFlag `name:"note" variable:"GOLOCK_NOTE" group:"slot" example:"https://ci.example/job/17" placeholder:"TEXT" help:"Why this run is there, for people: ls, those who wait for it, reports and JSON logs show it. At most 200 characters; everybody who reads the store sees it."`
 	RequireNetworked boolFlag `name:"require-networked" variable:"GOLOCK_REQUIRE_NETWORKED" group:"slot" help:"Refuse a store that excludes on one machine only."`
 
 	Max       intFlag  `name:"max" short:"m" brief:"" variable:"GOLOCK_MAX" builtin:"1" alternative:"limit" group:"slot" placeholder:"N" help:"At most N at a time."`

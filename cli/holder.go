@@ -70,8 +70,8 @@ const namedHolders = 3
 
 // result is the outcome of the attempt to take a slot.
 type result struct {
-	ID     string // "" if there is no slot
-	Code   int    // the exit code without -E
+	Slot   *takenSlot // nil if there is no slot
+	Code   int        // the exit code without -E
 	Kind   runner.Kind
 	Signal syscall.Signal // the signal that ended the waiting
 	Text   string         // the error
@@ -172,7 +172,9 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 			Waits: request.Pace.Waits(h.report),
 		},
 		Process: pidfd.Inherited(holderProcess, request.Process), Caller: holderSocket,
-		Granted: func(g locks.Grant) { h.send(holderMessage{Result: &result{ID: g.Ref.String()}}) },
+		Granted: func(g locks.Grant, t locks.Term) {
+			h.send(holderMessage{Result: &result{Slot: new(slotOf(g, t))}})
+		},
 	}
 	return keep.Do()
 }
@@ -216,9 +218,9 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 	return socket, nil
 }
 
-// awaitHolder prints what the holder reports. It returns the ID of the slot. If there is no slot,
-// it returns the outcome and how golock ends.
-func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id string, o runner.Outcome, end Exit) {
+// awaitHolder prints what the holder reports. It returns the slot. If there is no slot, it returns the
+// outcome and how golock ends.
+func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (slot *takenSlot, o runner.Outcome, end Exit) {
 	defer out.Report(nil, false)
 	relay.Watch(int(socket.Fd()))
 	from := bufio.NewReaderSize(socket, 2*maxUnread)
@@ -228,7 +230,7 @@ func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id s
 			switch {
 			case signals.EndsWaiting(sig):
 				o = runner.Outcome{Kind: runner.Interrupted, Signal: sig}
-				return "", o, exitOfRun(o)
+				return nil, o, exitOfRun(o)
 			case sig != 0:
 				continue
 			}
@@ -241,11 +243,11 @@ func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (id s
 		switch {
 		case err != nil:
 			o = runner.Outcome{Kind: runner.Fault, Err: errors.New("the process that was to hold the slot has ended")}
-			return "", o, exitOfRun(o)
+			return nil, o, exitOfRun(o)
 		case m.Result != nil:
 			r := m.Result
 			o = runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}
-			return r.ID, o, Exit{Code: r.Code, Signal: r.Signal}
+			return r.Slot, o, Exit{Code: r.Code, Signal: r.Signal}
 		case m.Waits != nil:
 			more := min(max(m.More, 0), locks.MaxUnits)
 			m.Waits.Holders = append(m.Waits.Holders, make([]locks.Entry, more)...)

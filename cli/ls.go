@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/cli/term"
+	"golock/config"
 	"golock/locks"
 	"golock/locks/open"
 )
@@ -20,6 +21,8 @@ type lsCommand struct {
 	lockArgument
 	AllUsers boolFlag     `name:"all-users" help:"Show every user's default directory that this user may read."`
 	JSON     boolFlag     `name:"json" help:"Print a JSON array."`
+	Metrics  boolFlag     `name:"metrics" help:"Print Prometheus metrics of now: holders, waiters, ages, time left of leases, for each lock."`
+	Quiet    boolFlag     `name:"quiet" short:"q" help:"Print nothing: exit code 0 if somebody holds or waits for NAME, 1 if nobody does, 69 if the store cannot be asked."`
 	Watch    boolFlag     `name:"watch" help:"Redraw the table in place whenever it changes, until Ctrl-C (exit code 0)."`
 	Interval durationFlag `name:"interval" file:"no" builtin:"1s" placeholder:"D" help:"With --watch: look every D."`
 	storeFlags
@@ -38,7 +41,8 @@ Examples:
   golock ls backup
   golock ls --watch --interval 5s
         redrawn in place until Ctrl-C; into a pipe or file a table whenever it changes
-  golock ls --json | jq '.[] | select(.state == "waiting")'`
+  golock ls --json | jq '.[] | select(.state == "waiting")'
+  golock ls backup -q && echo 'a backup runs or waits'`
 }
 
 func (c *lsCommand) run(out *term.Printer) error {
@@ -55,6 +59,7 @@ func (c *lsCommand) run(out *term.Printer) error {
 	case c.AllUsers.on() && (c.Store.given() || c.StoreFile.given()):
 		v.Fail("all-users", "cannot be combined with a store: it shows the default ones")
 	}
+	c.checkForm(v)
 	if v.Err() != nil {
 		return v.Err()
 	}
@@ -80,6 +85,33 @@ func (c *lsCommand) run(out *term.Printer) error {
 	return l.once()
 }
 
+// checkForm refuses flags that ask for two forms of output, or for a form that needs a name or one store.
+func (c *lsCommand) checkForm(v *config.Values) {
+	forms := []struct {
+		key  string
+		flag *boolFlag
+	}{{"json", &c.JSON}, {"metrics", &c.Metrics}, {"quiet", &c.Quiet}}
+	var first string
+	for _, form := range forms {
+		switch {
+		case !form.flag.on():
+		case first != "":
+			v.Fail(form.key, "cannot be combined with --%s", first)
+		default:
+			first = form.key
+		}
+	}
+	switch {
+	case first == "" || first == "json":
+	case c.Watch.on():
+		v.Fail(first, "cannot be combined with --watch")
+	case c.AllUsers.on():
+		v.Fail(first, "cannot be combined with --all-users")
+	case c.Quiet.on() && !c.Name.given():
+		v.Fail("quiet", "needs the NAME of a lock")
+	}
+}
+
 // lister asks stores for entries and shows them.
 type lister struct {
 	*lsCommand
@@ -98,7 +130,16 @@ type lister struct {
 // would say that nobody holds.
 func (l *lister) once() error {
 	entries, failed := l.list(context.Background())
+	if l.Quiet.on() {
+		return isUsed(entries, failed)
+	}
 	l.warnOfUnprotected()
+	if l.Metrics.on() {
+		if failed != nil {
+			return failed // some locks would be missing, as if nobody used them
+		}
+		return printOut(metricsOfNow(entries, l.where, l.Name.text()))
+	}
 	var text string
 	if l.JSON.on() && failed != nil && len(entries) == 0 {
 		return failed
@@ -113,12 +154,27 @@ func (l *lister) once() error {
 	} else if lines := term.Table(entries, term.ScreenOf(1).Columns); len(lines) > 0 {
 		text = strings.Join(lines, "\n") + "\n"
 	} else if failed == nil {
-		l.out.Say("nothing holds or waits in " + l.where)
+		what := ""
+		if l.Name.given() {
+			what = fmt.Sprintf(" for %q", locks.Printable(l.Name.text(), term.NameLimit))
+		}
+		l.out.Say("nothing holds or waits" + what + " in " + l.where)
 	}
 	if err := printOut(text); err != nil {
 		return err
 	}
 	return failed
+}
+
+// isUsed is the answer of --quiet: nil if somebody holds or waits.
+func isUsed(entries []locks.Entry, failed error) error {
+	switch {
+	case len(entries) > 0:
+		return nil
+	case failed != nil:
+		return failed
+	}
+	return exitError{code: exitFailed}
 }
 
 // allUsersLimit bounds the time for the directories of all users together.

@@ -117,9 +117,10 @@ func TestManualIsComplete(t *testing.T) {
 	same(t, "commands", matches(text, `(?m)^\.SS golock ([a-z]+)$`), names)
 
 	read, set := variables(t)
-	same(t, "variables", matches(part(t, text, "ENVIRONMENT"), `(?m)^(?:\\fB|\.B )(GOLOCK_[A-Z_]+)`), append(read, set...))
+	known := slices.Concat(read, set)
+	same(t, "variables", matches(part(t, text, "ENVIRONMENT"), `(?m)^(?:\\fB|\.B )(GOLOCK_[A-Z_]+)`), known)
 	for _, name := range matches(text, `GOLOCK_[A-Z_]+`) {
-		if !slices.Contains(append(read, set...), name) {
+		if !slices.Contains(known, name) {
 			t.Errorf("golock(1) speaks of %s, which nobody knows", name)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"golock/cli/term"
 	"golock/config"
 	"golock/internal/eintr"
+	"golock/locks"
 	"golock/runner"
 	"golock/signals"
 )
@@ -89,6 +90,48 @@ type reportLine struct {
 	PID      int       `json:"pid"`
 	User     string    `json:"user"`
 	Command  []string  `json:"command"`
+	Note     string    `json:"note,omitempty"`
+
+	// WaitedFor is who held the slot when the run began to wait, or was turned away.
+	WaitedFor []reportHolder `json:"waited_for,omitempty"`
+}
+
+// reportHolder is what a report tells of somebody who held a slot.
+type reportHolder struct {
+	ID      string   `json:"id"`
+	Host    string   `json:"host"`
+	PID     int      `json:"pid"`
+	User    string   `json:"user"`
+	Command []string `json:"command"`
+	Note    string   `json:"note,omitempty"`
+}
+
+// maxReportHolders is how many holders a line tells at most. A lock may have thousands.
+const maxReportHolders = 16
+
+// The outcomes that a report knows beside the kinds of runner.
+const (
+	outcomeUnavailable = "unavailable" // the store was out of reach, or refused for a reason that passes
+	outcomeUnlocked    = "unlocked"    // the command ran without a slot, and ended
+)
+
+// outcomeText is the outcome of a run in a report.
+func outcomeText(o *runner.Outcome) string {
+	switch {
+	case o.Unreachable:
+		return outcomeUnavailable
+	case o.Unlocked && o.Kind == runner.Ended:
+		return outcomeUnlocked
+	}
+	return string(o.Kind)
+}
+
+// reportHolders describes whom a run waited for.
+func reportHolders(entries []locks.Entry) (all []reportHolder) {
+	for _, row := range term.Rows(entries[:min(len(entries), maxReportHolders)]) {
+		all = append(all, reportHolder{ID: row.ID, Host: row.Host, PID: row.PID, User: row.User, Command: row.Command, Note: row.Note})
+	}
+	return all
 }
 
 // appendReport writes the line of a run; code is golock's exit code. It appends in one call:
@@ -98,8 +141,8 @@ func appendReport(fd int, run *runner.Run, o runner.Outcome, code int) error {
 	line := reportLine{
 		Name: run.Request.Name, Store: run.Store.URL(), ID: cmp.Or(o.Grant.Ref, run.Request.Ref).String(),
 		Since: o.Began, Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
-		ExitCode: code, Outcome: string(o.Kind), Slots: append([]int{}, o.Grant.Slots...), Fence: o.Grant.Fence,
-		Unlocked: o.Unlocked, PID: os.Getpid(), Command: run.Argv,
+		ExitCode: code, Outcome: outcomeText(&o), Slots: append([]int{}, o.Grant.Slots...), Fence: o.Grant.Fence,
+		Unlocked: o.Unlocked, PID: os.Getpid(), Command: run.Argv, Note: run.Request.Note, WaitedFor: reportHolders(o.WaitedFor),
 	}
 	line.Host, _ = os.Hostname()
 	line.User = cmp.Or(run.User, strconv.Itoa(os.Geteuid()))

@@ -101,6 +101,7 @@ func (c *runCommand) run(out *term.Printer) error {
 		return err
 	}
 	run.Env, run.Waits, run.Sockets = entry.Environ(), out.Waits(), socketDir
+	run.NotesHolders = report >= 0
 	o := run.Do()
 	end := exitOfRun(o)
 	if o.Kind == runner.Ended && slices.Contains(okExit, end.Code) {

@@ -29,6 +29,7 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 		readName(v, run)
 	}
 	run.Request.Command = run.Argv
+	run.Request.Note = readNote(v)
 	readClaim(v, run, out)
 	readWait(v, run)
 	readQueue(v, run, out)
@@ -66,6 +67,18 @@ func readName(v *config.Values, run *runner.Run) {
 	if !run.Store.Can.InheritorsKeep {
 		run.Request.Within = runner.OfAncestors(run.Request.Within, existingSocketDir)
 	}
+}
+
+// readNote reads why the run is there. CI systems fill the variable, so any text is accepted from it.
+func readNote(v *config.Values) string {
+	note := v.Text("note")
+	if source, _ := v.Given("note"); source.FromVariable() {
+		return locks.CleanNote(note)
+	}
+	if err := locks.CheckNote(note); err != nil {
+		v.Fail("note", "%v", err)
+	}
+	return note
 }
 
 // readClaim reads how many slots are wanted, of how many.

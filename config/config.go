@@ -63,6 +63,9 @@ type Source struct {
 // FromFlag reports whether the source is the command line.
 func (s Source) FromFlag() bool { return s.File == "" && s.Env == "" }
 
+// FromVariable reports whether a setting comes from the environment.
+func (s Source) FromVariable() bool { return s.File == "" && s.Env != "" }
+
 // String names the source: "--max", "GOLOCK_MAX", "/etc/golock.toml:7: max".
 func (s Source) String() string {
 	switch {

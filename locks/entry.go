@@ -32,6 +32,7 @@ type Entry struct {
 	UID      int           // of this machine's users; -1 if it is another's
 	User     string        // as the store tells it; "" if it keeps the UID only
 	Command  []string      // may be cut by the store
+	Note     string        // why it is there (Request.Note); may be cut by the store
 	Since    time.Time     // when it began to hold or wait, on this host's wall clock; zero: not known
 	Age      time.Duration // for how long it has held or waited, or at least that; see SetAge
 	HasAge   bool          // whether Age is known
@@ -58,6 +59,7 @@ func (e Entry) Holder() string {
 	if !e.Since.IsZero() {
 		who += " since " + e.Since.Local().Format("2006-01-02 15:04:05")
 	}
+	who += e.NoteText()
 	switch {
 	case e.Ended:
 		who += ", held until " + ClockTime(e.HeldTill) + ", its command has ended"
@@ -65,6 +67,14 @@ func (e Entry) Holder() string {
 		who += ", evicted by " + Printable(e.Evicted, 80)
 	}
 	return who
+}
+
+// NoteText is the note as messages append it to a description, or "" if there is none.
+func (e Entry) NoteText() string {
+	if e.Note == "" {
+		return ""
+	}
+	return fmt.Sprintf(", note %q", Printable(e.Note, MaxNote))
 }
 
 // Who names the process of an entry, with at most so many characters of its command.

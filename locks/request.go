@@ -56,6 +56,10 @@ type Request struct {
 	// however slow it is.
 	Connected, Answered func() `json:"-"`
 
+	// Note says why the run is there, in the user's words (CheckNote); "": the user says nothing. A plain
+	// store has no room for it.
+	Note string
+
 	// User is the name of the user who asks, as a networked store publishes it; "": it is not known.
 	User string
 

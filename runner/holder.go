@@ -26,7 +26,7 @@ type Holder struct {
 	Caller int
 
 	// Granted sends the grant to golock acquire.
-	Granted func(locks.Grant)
+	Granted func(locks.Grant, locks.Term)
 
 	confirmed bool
 	fault     atomic.Pointer[error] // a panic while the end of Process was awaited; nil: none
@@ -88,7 +88,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 		return &Outcome{Kind: Refused, Err: err}
 	}
 	h.Relay.CatchIgnored() // whoever evicts a holder sends TERM
-	h.Granted(lease.Grant())
+	h.Granted(lease.Grant(), lease.Term())
 	for {
 		if gone := h.unwanted(); gone != nil {
 			return gone

@@ -43,6 +43,8 @@ type progress struct {
 	view Waiting
 	due  time.Time // when the next report or look is due; zero if none is
 
+	waitedFor []locks.Entry // who held the slot at the first look that found somebody
+
 	looks    chan look // gets the result of the look under way; nil if there is none
 	lookedAt time.Time // when the last look began
 	cost     time.Duration
@@ -69,6 +71,7 @@ func (w *waiter) updateProgress() error {
 			w.view.Problem = l.err.Error()
 		default:
 			w.view.Holders, w.view.Problem = l.holders, ""
+			w.noteHolders(l.holders)
 			if l.place > 0 {
 				w.place.Store(int64(l.place))
 			}
@@ -88,12 +91,24 @@ func (w *waiter) updateProgress() error {
 	return nil
 }
 
+// noteHolders keeps who held the slot at the first look that found somebody.
+func (w *waiter) noteHolders(holders []locks.Entry) {
+	if len(w.waitedFor) > 0 || len(holders) == 0 {
+		return
+	}
+	w.waitedFor = holders
+	w.Log(false, "who holds the slot", "held_by", locks.HoldersText(holders))
+}
+
 func (w *waiter) report() {
 	w.view.Place, w.view.Pause = int(w.place.Load()), ""
 	if q := w.pause.Load(); q != nil && time.Now().Before(q.End) {
 		w.view.Pause = q.Error()
 	}
 	w.due = time.Time{}
+	if w.Waits == nil {
+		return
+	}
 	if again := w.Waits(&w.view); again > 0 {
 		w.due = time.Now().Add(again)
 	}
@@ -142,7 +157,7 @@ func (w *waiter) look() {
 // endProgress is called when the waiting is over. With settled it waits for the end of a look,
 // because a process that is about to be stopped must not keep others out of a store.
 func (w *waiter) endProgress(settled bool) {
-	if !w.noted || w.Waits == nil {
+	if !w.noted {
 		return
 	}
 	if settled && w.looks != nil {
@@ -152,5 +167,7 @@ func (w *waiter) endProgress(settled bool) {
 		}
 	}
 	w.due, w.looks = time.Time{}, nil // the result of a look under way is dropped
-	w.Waits(nil)
+	if w.Waits != nil {
+		w.Waits(nil)
+	}
 }

@@ -68,6 +68,10 @@ type Run struct {
 	// value until the next call.
 	Waits func(w *Waiting) (again time.Duration)
 
+	// NotesHolders has the outcome tell whom the run waited for (Outcome.WaitedFor), which may cost a look
+	// at the store.
+	NotesHolders bool
+
 	// Say takes what a user wants to know of a run that goes well.
 	Say func(message string)
 
@@ -111,6 +115,14 @@ type Outcome struct {
 	Ran      time.Duration // 0: the command did not run
 	Grant    locks.Grant   // zero: there was no slot
 	Unlocked bool          // the command ran without one (Run.Unavailable)
+
+	// Unreachable says that the store was out of reach, or refused for a reason that passes. The kind is
+	// Busy or Refused (Run.Unavailable).
+	Unreachable bool
+
+	// WaitedFor is who held the slot when the run began to wait, or was turned away; empty if that is not
+	// known. Without Run.NotesHolders it is known only of a run that was turned away.
+	WaitedFor []locks.Entry
 }
 
 // Do does the run. It returns when the command has ended and the slot is free again, or when there
@@ -188,11 +200,14 @@ func (s *supervisor) wait() *Outcome {
 	w := &waiter{Run: s.Run, watchdog: s.watchdog, status: s.status}
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
-	s.pending = w.pending
-	unavailable := failed != nil && failed.Kind == Refused && w.queued.Load() == nil && errors.As(failed.Err, new(*locks.OutageError))
+	s.pending, s.waitedFor = w.pending, w.waitedFor
+	if failed != nil {
+		failed.Unreachable = failed.Kind == Refused && errors.As(failed.Err, new(*locks.OutageError))
+	}
+	unavailable := failed != nil && failed.Unreachable && w.queued.Load() == nil
 	switch {
 	case unavailable && s.Unavailable == Skip:
-		return &Outcome{Kind: Busy, Err: failed.Err}
+		return &Outcome{Kind: Busy, Err: failed.Err, Unreachable: true}
 	case unavailable && s.Unavailable == RunAnyway: // without a slot, and so without watchdog and status socket
 		s.Log(true, "the command runs without a slot", "error", failed.Err)
 		s.watchdog.dismiss()
@@ -314,7 +329,10 @@ func (s *supervisor) giveBack() *Outcome {
 
 // report completes the outcome.
 func (s *supervisor) report() *Outcome {
-	s.out.Began, s.out.Waited, s.out.Ran = s.began, s.waited, s.ran
+	s.out.Began, s.out.Waited, s.out.Ran, s.out.WaitedFor = s.began, s.waited, s.ran, s.waitedFor
+	if busy, ok := errors.AsType[*locks.BusyError](s.out.Err); ok && len(s.waitedFor) == 0 {
+		s.out.WaitedFor = busy.Holders
+	}
 	if s.lease != nil {
 		s.out.Grant, s.out.Unlocked = s.lease.Grant(), s.lease == noLease{}
 	}

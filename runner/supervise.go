@@ -46,6 +46,7 @@ type supervisor struct {
 
 	began, spawned time.Time
 	waited, ran    time.Duration
+	waitedFor      []locks.Entry
 	limitAt        locks.Instant // when the time limit is reached; 0 if there is none, or it was reached
 	killAt         locks.Instant // when KILL follows the stop signal; 0 if there is none, or it was sent
 }

@@ -180,7 +180,7 @@ func (w *waiter) noteQueued() {
 	w.noted = true
 	w.sayReplaced(*ticket)
 	w.Log(false, "waiting")
-	if w.Waits == nil {
+	if w.Waits == nil && !w.NotesHolders {
 		return
 	}
 	if w.view.Began.IsZero() {
@@ -188,6 +188,9 @@ func (w *waiter) noteQueued() {
 		w.lookedAt = w.view.Began.Add(-lookPause)
 	}
 	w.report()
+	if w.NotesHolders && len(w.waitedFor) == 0 && w.looks == nil && w.mayLook() {
+		w.look()
+	}
 }
 
 // warnOfWaiting warns once of what makes the waiting slower. The store may learn of that after the

@@ -130,6 +130,9 @@ func (p *Printer) jsonLine(level, message string, pairs []any) string {
 	isOfRun := p.Request != nil && p.Request.Name != ""
 	if isOfRun { // each line about a run has these members
 		fmt.Fprintf(&b, `,"name":%s,"id":%q`, JSON(p.Request.Name), p.Request.Ref.String())
+		if p.Request.Note != "" {
+			fmt.Fprintf(&b, `,"note":%s`, JSON(p.Request.Note))
+		}
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if isOfRun && pairs[i] == "id" {

@@ -196,7 +196,7 @@ func holderText(e locks.Entry, now time.Time, commandWidth int) string {
 	if e.HasAge {
 		text += " for " + spanText(now.Sub(e.Since))
 	}
-	return text
+	return text + e.NoteText()
 }
 
 // spanText writes a duration for people, in its two largest units.

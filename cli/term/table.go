@@ -17,6 +17,7 @@ import (
 // Row is an entry in the output for users and their programs. Programs rely on the names.
 type Row struct {
 	Name     string      `json:"name"`
+	Note     string      `json:"note"`
 	ID       string      `json:"id"`
 	State    locks.State `json:"state"`
 	Slots    []int       `json:"slots"`
@@ -102,7 +103,7 @@ func Rows(entries []locks.Entry) []Row {
 
 func rowOf(e locks.Entry, known users) Row {
 	row := Row{
-		Name: e.Name, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
+		Name: e.Name, Note: e.Note, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
 		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
 		Host: e.Host, PID: e.PID, User: known.of(e), Command: append([]string{}, e.Command...), Since: timestamp(e.Since.Round(time.Millisecond)),
 		Fence: e.Fence, Orphaned: e.Orphaned, HeldTill: timestamp(e.HeldTill),
@@ -130,6 +131,7 @@ const (
 	gap          = 2  // between two columns
 	commandLeast = 16 // a narrower column of commands is not worth showing
 	nameLeast    = 12
+	noteLeast    = 16
 )
 
 // Table returns the lines of a table, or none if there are no entries. To fit into a width it first
@@ -140,7 +142,7 @@ func Table(entries []locks.Entry, width int) []string {
 		return nil
 	}
 	heads := []string{
-		"NAME", "STATE", "POS", "SLOT", "MAX", "WEIGHT", "PRIORITY", "PID", "USER", "SINCE", "AGE", "UNTIL", "COMMAND",
+		"NAME", "STATE", "POS", "SLOT", "MAX", "WEIGHT", "PRIORITY", "PID", "USER", "SINCE", "AGE", "UNTIL", "NOTE", "COMMAND",
 	}
 	widths := make([]int, len(heads)) // a width of 0 leaves the column out
 	table := [][]string{heads}
@@ -201,7 +203,7 @@ func cellsOf(e locks.Entry, user string, brief bool) []string {
 	return []string{
 		locks.Printable(e.Name, NameLimit), stateOf(e), position, slots, limit,
 		unlessUsual(e.Claim.Weight, 1), unlessUsual(e.Claim.Priority, 0), orUnknown(e.PID), locks.Printable(who, NameLimit),
-		since, age, endOf(e), locks.Printable(strings.Join(e.Command, " "), 1000),
+		since, age, endOf(e), locks.Printable(e.Note, locks.MaxNote), locks.Printable(strings.Join(e.Command, " "), 1000),
 	}
 }
 
@@ -251,6 +253,7 @@ func slotText(slots []int) string {
 // fitColumns changes the widths of columns so that they fit into a total width.
 func fitColumns(heads []string, widths []int, width int) {
 	name, command := &widths[0], &widths[len(widths)-1]
+	note := &widths[slices.Index(heads, "NOTE")]
 	used := func() int {
 		sum := 0
 		for _, w := range widths[:len(widths)-1] {
@@ -264,7 +267,10 @@ func fitColumns(heads []string, widths []int, width int) {
 	if over := used() + least - width; over > 0 {
 		*name = max(*name-over, min(*name, nameLeast))
 	}
-	for _, head := range []string{"PRIORITY", "WEIGHT", "MAX", "USER", "UNTIL", "SINCE", "AGE", "SLOT", "POS", "PID"} {
+	if over := used() + least - width; over > 0 {
+		*note = max(*note-over, min(*note, noteLeast))
+	}
+	for _, head := range []string{"PRIORITY", "WEIGHT", "MAX", "USER", "UNTIL", "SINCE", "NOTE", "AGE", "SLOT", "POS", "PID"} {
 		if used()+least > width {
 			widths[slices.Index(heads, head)] = 0
 		}

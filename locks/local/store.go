@@ -62,7 +62,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 
 // newRecord describes a request of this process.
 func (s *Store) newRecord(r locks.Request, c clock) record {
-	self := record{index: noIndex, command: strings.Join(append(slices.Clone(r.Command), ""), "\x00"), stored: stored{
+	self := record{index: noIndex, extra: noteExtra(r.Note), command: strings.Join(append(slices.Clone(r.Command), ""), "\x00"), stored: stored{
 		id: r.Ref.ID, uid: uint32(s.roots.euid), pid: uint32(os.Getpid()), pidNS: procfs.Namespace("pid"),
 		weight: uint32(r.Claim.Weight), max: uint32(r.Claim.Max), priority: int32(r.Claim.Priority),
 		since:   time.Now().UnixMicro(),

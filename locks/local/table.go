@@ -86,13 +86,13 @@ func decodeHeader(b []byte) (h header, err error) {
 }
 
 // record is an entry of the table. In the file, stored comes first. Then come the slots as ranges
-// (first u16, count-1 u8), the evictor, what a later version of golock has added, and the command.
+// (first u16, count-1 u8), the evictor, the extra words (note.go), and the command.
 // Each word of the command ends with a zero.
 type record struct {
 	stored
 	slots   []int
 	evictor string // who evicted the entry; "" if nobody did
-	extra   string // what a later version has added; it stays when the record is written again
+	extra   string // words of the entry (see note.go); what a later version has added stays when the record is written again
 	command string // the words of the command, each ended by a zero; the text may be cut
 
 	index    int           // the index in the table; noIndex before the record has one

@@ -31,6 +31,8 @@ func Weight(n int) Change { return func(r *locks.Request) { r.Claim.Weight = n }
 
 func Priority(n int) Change { return func(r *locks.Request) { r.Claim.Priority = n } }
 
+func Note(text string) Change { return func(r *locks.Request) { r.Note = text } }
+
 func TTL(d time.Duration) Change { return func(r *locks.Request) { r.TTL = d } }
 
 // Within sets the runs that enclose the request.

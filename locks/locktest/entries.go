@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,8 +21,9 @@ func testEntries(t *testing.T, w *world) {
 		t.Errorf("entries of an unknown name: %v", got)
 	}
 	before := time.Now()
-	holder := w.granted("n", 2, Weight(2))
-	waiter := w.queued("n", 2, Priority(-3))
+	longest := strings.Repeat("é\"", locks.MaxNote/2)
+	holder := w.granted("n", 2, Weight(2), Note(longest))
+	waiter := w.queued("n", 2, Priority(-3), Note("why: a=b&c=%20"))
 	w.granted("m", 1)
 	w.join("n", 2, NoWait).expect("busy", "job", "1 waiting")
 
@@ -40,6 +42,9 @@ func testEntries(t *testing.T, w *world) {
 	}
 	if !q.HasAge || q.Age > time.Since(before)+time.Second || q.State != locks.Waiting || q.Position != 1 || q.Ref != waiter.ref || q.Claim.Weight != 1 || q.Claim.Max != 2 || q.Claim.Priority != -3 {
 		t.Errorf("waiter %+v", q)
+	}
+	if h.Note != longest || q.Note != "why: a=b&c=%20" {
+		t.Errorf("notes %q and %q", h.Note, q.Note)
 	}
 	if got := states(t, s, ""); !slices.Equal(got, []string{"holding 0", "holding 0", "waiting 1"}) {
 		t.Errorf("all entries: %v", got)

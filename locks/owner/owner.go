@@ -3,6 +3,7 @@ package owner
 
 import (
 	"os"
+	"unicode/utf8"
 
 	"golock/locks"
 )
@@ -15,6 +16,7 @@ type Owner struct {
 	User    string   `json:"user,omitempty"`
 	Runs    bool     `json:"runs,omitempty"` // locks.Keeper.HasCommand
 	Command []string `json:"command,omitempty"`
+	Note    string   `json:"note,omitempty"` // locks.Request.Note
 }
 
 // maxCommand is the number of bytes of a command that are kept.
@@ -22,7 +24,7 @@ const maxCommand = 1024
 
 // This returns the owner of a request of this process.
 func This(r locks.Request) Owner {
-	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Keeper.HasCommand()}
+	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Keeper.HasCommand(), Note: r.Note}
 	o.Host, _ = os.Hostname()
 	room := maxCommand
 	for _, word := range r.Command {
@@ -43,7 +45,7 @@ const maxWords = 128
 // Limit shortens texts that others have written, so that a listing of thousands of entries fits
 // into memory.
 func (o *Owner) Limit() {
-	o.Host, o.User = cut(o.Host, maxName), cut(o.User, maxName)
+	o.Host, o.User, o.Note = cut(o.Host, maxName), cut(o.User, maxName), cut(o.Note, maxNote)
 	room := maxCommand
 	var words []string
 	for i, word := range o.Command {
@@ -60,6 +62,9 @@ func (o *Owner) Limit() {
 // maxName is the number of bytes of a host's or user's name that are kept.
 const maxName = 255
 
+// maxNote is the number of bytes of a note that are kept: that of the longest one.
+const maxNote = locks.MaxNote * utf8.UTFMax
+
 // cut returns the beginning of a text. It clones it, so that the rest of the text can be freed.
 func cut(text string, limit int) string {
 	if len(text) <= limit+len("…") {
@@ -72,6 +77,7 @@ func cut(text string, limit int) string {
 // out.
 func (o Owner) Describe(e *locks.Entry) {
 	e.Host, e.PID, e.UID, e.User, e.Runs, e.Command = o.Host, o.PID, int(o.UID), o.User, o.Runs, o.Command
+	e.Note = o.Note
 	if host, err := os.Hostname(); err != nil || host != o.Host {
 		e.UID = -1
 	}

@@ -161,6 +161,7 @@ local function flawOfOwner(o)
   if not isWhole(o.uid, -MAXSLOT - 1, 4294967295) then return 'uid ' .. tostring(o.uid):sub(1, 40) end
   if o.user ~= nil and type(o.user) ~= 'string' then return 'user of the owner' end
   if o.runs ~= nil and type(o.runs) ~= 'boolean' then return 'runs of the owner' end
+  if o.note ~= nil and type(o.note) ~= 'string' then return 'note of the owner' end
   if o.command ~= nil and not areTexts(o.command) then return 'command of the owner' end
 end
 

@@ -29,7 +29,7 @@ each() { "$@" & }
 each $run --store local://$PWD/new --name a --jitter 0.01 --rewrite USR2:0 -- sh -c 'trap "exit 0" USR1; kill -USR2 $PPID; kill -USR1 $PPID; while :; do sleep 0.5; done'
 each env GOLOCK_TTL=5s $run --store $local --name a -- true
 each $run --store $local --name busy -- env -u GOLOCK_HELD $run --store $local --name busy -n -E 0 -- true
-each $run --store $local --name queue -- sh -c 'env -u GOLOCK_HELD $run --store $local --name queue -- true &
+each $run --store $local --name queue -- sh -c 'env -u GOLOCK_HELD $run --store $local --name queue --report reports -- true &
 	until grep -q "still waiting\",\"name\":\"queue" log; do sleep 0.5; done; kill $!; wait $!'
 each $run --store $local --name limit --time-limit 0.1 -k 0.1 -- sh -c 'trap "" TERM; while :; do sleep 1; done'
 each $run --store $mkdir --name killed -- sh -c 'kill -KILL $PPID; sleep 60'
