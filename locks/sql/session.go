@@ -175,6 +175,10 @@ func (c *session) makeMissing(ctx context.Context, q *question, missing error, u
 
 // attempt gives a step with an error if it may have been made all the same.
 func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
+	if err := c.open(ctx); err != nil {
+		return nil, err
+	}
+	sent := locks.BootTime() // a lease counts from here, however long the login has taken
 	if q.mayBeTurnedAway() {
 		t, err := c.turnedAway(ctx, q)
 		if t != nil || err != nil {
@@ -190,6 +194,7 @@ func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.sent = sent
 	if _, err := c.ask(ctx, t.finish()); err != nil {
 		return t, err
 	}
