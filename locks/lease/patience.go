@@ -13,17 +13,27 @@ import (
 // NewcomerAttempt for its first answer. One that has answered is asked until ctx ends: it is there. A
 // nil patience has no limit.
 type patience struct {
-	mu           sync.Mutex  // guards what follows
-	reach        *time.Timer // ends the attempts; nil: it never does
+	end func()
+
+	mu           sync.Mutex    // guards what follows
+	timer        *time.Timer   // for the next part of the time; nil: there is no limit, or no longer
+	left         time.Duration // without an answer
 	hasConnected bool
 }
+
+// reachPart is the part of the time without an answer that is counted at once. Among hundreds of processes that
+// were started at the same moment this one may not run for seconds, although the store has answered long ago.
+// So a longer time between two moments at which it runs counts as one part.
+const reachPart = 100 * time.Millisecond
 
 // newPatience gives the patience of a request. Its ctx ends when the store has not answered in time.
 func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded context.Context, stop func()) {
 	bounded, cancel := context.WithCancel(ctx)
-	p = &patience{}
+	p = &patience{end: cancel, left: r.Reach}
 	if r.Reach > 0 {
-		p.reach = time.AfterFunc(r.Reach, cancel)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.timer = time.AfterFunc(min(reachPart, p.left), p.partIsOver)
 	}
 	return p, bounded, func() {
 		p.answered()
@@ -31,18 +41,29 @@ func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded co
 	}
 }
 
+// partIsOver counts a part of the time without an answer.
+func (p *patience) partIsOver() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer == nil {
+		return
+	}
+	p.left -= reachPart
+	if p.left <= 0 {
+		p.end()
+		return
+	}
+	p.timer.Reset(min(reachPart, p.left))
+}
+
 // connected notes that the server has taken a connection. The first time counts. In a crowd the first answer may
 // take long; a server that is stopped never gives one.
 func (p *patience) connected() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hasConnected || p.reach == nil {
-		return
-	}
-	p.hasConnected = true
-	isWaiting := p.reach.Stop()
-	if isWaiting {
-		p.reach.Reset(NewcomerAttempt)
+	if !p.hasConnected {
+		p.hasConnected = true
+		p.left = max(p.left, NewcomerAttempt)
 	}
 }
 
@@ -53,8 +74,8 @@ func (p *patience) answered() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reach != nil {
-		p.reach.Stop()
-		p.reach = nil
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
 	}
 }
