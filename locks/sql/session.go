@@ -11,6 +11,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/network"
 	"golock/locks/queue"
 )
 
@@ -254,6 +255,9 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 			err = v.read(s, q, answers)
 		}
 		switch {
+		case s.canBeBrief(err):
+			text = s.lockText(q) // that transaction has ended with its connection
+			continue
 		case err != nil:
 			return nil, err
 		case v.name == nil, v.name.turn != q.turn: // the latter: somebody has just made it
@@ -269,6 +273,11 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 			return v, nil
 		}
 	}
+}
+
+// canBeBrief reports whether an answer was too long that may be shorter. From now on less of each row is read.
+func (s *Store) canBeBrief(err error) bool {
+	return errors.Is(err, network.ErrTooLong) && s.isBrief.CompareAndSwap(false, true)
 }
 
 // revoke is the statements that remove waiters whose offers are void. Like all waiters that
