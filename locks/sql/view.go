@@ -139,6 +139,11 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 			claim.Ticket = 1<<63 - 1
 		}
 		count := "SELECT COALESCE(SUM(CASE WHEN ord<'" + order(claim) + "' THEN 1 ELSE 0 END),0),COUNT(*)" + of + waiting
+		// The replaceable waiters are subtracted from this count. While the name is locked nobody joins or leaves
+		// between the two statements. A waiter whose time ends just then may be subtracted uncounted: the queue is
+		// then longer by one than --max-queue says, by a waiter that was alive when the step began. Without the
+		// lock (session.turnedAway) the difference leads to a step with it, or to an answer that was true at the
+		// moment of the count.
 		if q.NoWait || q.MaxQueue != nil || q.Within != nil { // only then: no index has it
 			count += " AND ends>" + s.dialect.Clock
 		}
