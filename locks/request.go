@@ -42,10 +42,10 @@ type Request struct {
 	// without a sign of life. Other stores ignore it.
 	TTL time.Duration
 
-	// Reach bounds how long Join tries a store with leases that does not answer. One that answers, but
-	// refuses for a reason that passes, is asked for Refusals from then on. One that only takes
-	// connections has so long for its first answer, too. 0 is until ctx ends.
-	Reach, Refusals time.Duration
+	// Reach bounds how long Join tries a store with leases that cannot be reached. One that takes a
+	// connection has longer for its first answer. One that answers, but refuses for a reason that
+	// passes, is asked until JoinLimit is over. 0 is until ctx ends.
+	Reach time.Duration
 
 	// JoinLimit bounds how long Join asks a store with leases, whether it answers or not. 0 is
 	// until ctx ends.

@@ -43,9 +43,6 @@ func (w *waiter) begin(pause time.Duration) {
 	}
 	request.Quarantined = a.pause.Store
 	request.Reach = w.tryLimit()
-	if w.Wait == 0 {
-		request.Refusals = refusalLimitNoWait
-	}
 	request.JoinLimit = w.askLimit()
 	request.StopsSoon = a.stopsSoon.Load
 	request.Later = func(work func()) { a.later = work }
@@ -123,11 +120,11 @@ func (w *waiter) tryLimit() time.Duration {
 }
 
 // askLimit returns how long golock asks a store before the run has queued, whether the store
-// answers or not. It returns 0 if the request has its own limits.
+// answers or not.
 func (w *waiter) askLimit() time.Duration {
 	switch {
 	case w.Wait == 0:
-		return 0
+		return refusalLimitNoWait
 	case w.Wait < 0:
 		return refusalLimit
 	}

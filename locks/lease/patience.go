@@ -2,84 +2,80 @@ package lease
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 
 	"golock/locks"
 )
 
-// patience bounds how long a request is repeated that is not in the queue yet. A store that has not
-// answered at all is given up after Request.Reach. One that has answered is there: it is asked until
-// Request.Refusals is over, or ctx ends. A nil patience has no limit.
+// patience bounds how long a request is repeated that is not in the queue yet and gets no answer. A store
+// that has not been reached is given up after Request.Reach. One that has taken a connection has
+// NewcomerAttempt for its first answer. One that has answered is asked until ctx ends: it is there. A
+// nil patience has no limit.
 type patience struct {
-	refusals time.Duration
-	reach    *time.Timer // ends the attempts; nil: it never does
+	end func()
 
-	mu           sync.Mutex // guards what follows
+	mu           sync.Mutex    // guards what follows
+	timer        *time.Timer   // for the next part of the time; nil: there is no limit, or no longer
+	left         time.Duration // without an answer
 	hasConnected bool
-	hasAnswered  bool
-	end          time.Time // when the last attempt begins; zero: there is no limit yet
 }
+
+// reachPart is the part of the time without an answer that is counted at once. Among hundreds of processes that
+// were started at the same moment this one may not run for seconds, although the store has answered long ago.
+// So a longer time between two moments at which it runs counts as one part.
+const reachPart = 100 * time.Millisecond
 
 // newPatience gives the patience of a request. Its ctx ends when the store has not answered in time.
 func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded context.Context, stop func()) {
 	bounded, cancel := context.WithCancel(ctx)
-	p = &patience{refusals: r.Refusals}
+	p = &patience{end: cancel, left: r.Reach}
 	if r.Reach > 0 {
-		p.reach = time.AfterFunc(r.Reach, cancel)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.timer = time.AfterFunc(min(reachPart, p.left), p.partIsOver)
 	}
 	return p, bounded, func() {
-		p.stopReach()
+		p.answered()
 		cancel()
 	}
 }
 
-func (p *patience) stopReach() {
-	if p.reach != nil {
-		p.reach.Stop()
+// partIsOver counts a part of the time without an answer.
+func (p *patience) partIsOver() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer == nil {
+		return
 	}
+	p.left -= reachPart
+	if p.left <= 0 {
+		p.end()
+		return
+	}
+	p.timer.Reset(min(reachPart, p.left))
 }
 
-// connected notes that the server has taken a connection. In a crowd its first answer may take long.
+// connected notes that the server has taken a connection. The first time counts. In a crowd the first answer may
+// take long; a server that is stopped never gives one.
 func (p *patience) connected() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.hasAnswered && !p.hasConnected && p.refusals > 0 && p.reach != nil && p.reach.Stop() {
+	if !p.hasConnected {
 		p.hasConnected = true
-		p.reach.Reset(p.refusals)
+		p.left = max(p.left, NewcomerAttempt)
 	}
 }
 
-// answered notes that the store is there. The first time counts.
+// answered notes that the store is there.
 func (p *patience) answered() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.hasAnswered {
-		return
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
 	}
-	p.hasAnswered = true
-	p.stopReach()
-	if p.refusals > 0 {
-		p.end = time.Now().Add(p.refusals)
-		if p.reach != nil {
-			p.reach.Reset(p.refusals + ShortAttempt) // the attempt that is under way may end
-		}
-	}
-}
-
-// left is how long attempts may still begin.
-func (p *patience) left() time.Duration {
-	if p == nil {
-		return math.MaxInt64
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.end.IsZero() {
-		return math.MaxInt64
-	}
-	return time.Until(p.end)
 }

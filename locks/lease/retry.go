@@ -89,12 +89,12 @@ const (
 	shortestAttempt = 300 * time.Millisecond
 	LongestAttempt  = 2 * time.Second
 
-	// NewcomerAttempt is the limit for who is not in the queue yet. It is as long as a run with -n asks:
-	// hundreds may come at once, and a server whose clients give up and connect anew serves nobody.
-	NewcomerAttempt = 10 * time.Second
+	// NewcomerAttempt is the limit for who is not in the queue yet. Hundreds may come at once, and a server
+	// whose clients give up and connect anew serves nobody: it has made a process and a login for nothing, and
+	// the client stands at the end of the line again.
+	NewcomerAttempt = 30 * time.Second
 
-	// ShortAttempt is the limit for the attempt that is under way when a newcomer has asked for long enough,
-	// and for connecting to one of several hosts: another one may answer.
+	// ShortAttempt is the limit for a newcomer's attempt at one of several hosts: another one may answer.
 	ShortAttempt = 4 * time.Second
 )
 
@@ -145,11 +145,7 @@ func retry(ctx context.Context, store string, isFinal func(error) bool, limit *p
 		if last == nil || ctx.Err() == nil && !isTimeout(err) { // a timeout says less
 			last = err
 		}
-		if left := limit.left(); left > 0 {
-			Pause(ctx, min(pauses.next(), left))
-		} else {
-			return outageOf(store, last)
-		}
+		Pause(ctx, pauses.next())
 		if ctx.Err() != nil {
 			return outageOf(store, last)
 		}

@@ -60,7 +60,7 @@ var (
 // How long a request is repeated depends on whether the store has answered.
 func TestPatience(t *testing.T) {
 	const s = time.Second
-	noWait := locks.Request{Reach: 2 * s, Refusals: 10 * s}
+	noWait := locks.Request{Reach: 2 * s, JoinLimit: 30 * s}
 	waits := locks.Request{Reach: 10 * s}
 	for _, c := range []struct {
 		what     string
@@ -73,11 +73,11 @@ func TestPatience(t *testing.T) {
 	}{
 		{"nobody answers -n", []error{errAway}, noWait, 0, 2 * s, 2 * s, false, false},
 		{"nobody answers", []error{errAway}, waits, 60 * s, 10 * s, 10 * s, false, false},
-		{"no connection is left for -n", []error{errNoRoom}, noWait, 0, 10 * s, 10 * s, true, false},
+		{"no connection is left for -n", []error{errNoRoom}, noWait, 0, 30 * s, 30 * s, true, false},
 		{"no connection is left", []error{errNoRoom}, waits, 60 * s, 60 * s, 60 * s, true, false},
 		{"no connection is left for a short --wait", []error{errNoRoom}, waits, 3 * s, 3 * s, 3 * s, true, false},
-		{"it refuses, then it is away", []error{errNoRoom, errAway}, noWait, 0, 10 * s, 10 * s, false, false},
-		{"it is away, then it refuses", []error{errAway, errNoRoom}, noWait, 0, 10 * s, 12 * s, true, false},
+		{"it refuses, then it is away", []error{errNoRoom, errAway}, noWait, 0, 30 * s, 30 * s, false, false},
+		{"it is away, then it refuses", []error{errAway, errNoRoom}, noWait, 0, 30 * s, 30 * s, true, false},
 		{"connections get free", []error{errNoRoom, errNoRoom, errNoRoom, errNoRoom, nil}, noWait, 0, 0, 4 * s, false, true},
 		{"only a standby answers", []error{errStandby}, noWait, 0, 2 * s, 2 * s, true, false},
 		{"a standby becomes the primary", []error{errStandby, nil}, noWait, 0, 0, s, false, true},
@@ -135,40 +135,37 @@ func TestPausesSpread(t *testing.T) {
 	})
 }
 
-// A server that takes a connection has more time for its first answer, also if the request does not
-// wait. It has no more than a refusal has.
-func TestSlowGreeting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limit, ctx, stop := newPatience(context.Background(), &locks.Request{Reach: 2 * time.Second, Refusals: 10 * time.Second})
-		defer stop()
-		for range 5 { // of several attempts the first counts
-			time.Sleep(time.Second + time.Millisecond)
-			limit.connected()
-		}
-		if ctx.Err() != nil {
-			t.Error("its attempts end as if it could not be reached")
-		}
-		time.Sleep(7 * time.Second)
-		if ctx.Err() == nil {
-			t.Error("its attempts do not end")
-		}
-	})
-}
-
-// A server that has let the request in is there, though its answer takes long.
+// A server that only takes connections has as long for its first answer as an attempt lasts; one that
+// has answered is there, though its next answer takes long.
 func TestSlowAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limit, ctx, stop := newPatience(context.Background(), &locks.Request{Reach: 2 * time.Second, Refusals: 10 * time.Second})
-		defer stop()
-		time.Sleep(time.Second)
-		limit.answered()
-		time.Sleep(5 * time.Second)
-		if ctx.Err() != nil {
-			t.Error("its attempts end as if it did not answer")
-		}
-		time.Sleep(time.Minute)
-		if ctx.Err() == nil {
-			t.Error("its attempts never end")
-		}
-	})
+	for _, c := range []struct {
+		what     string
+		note     func(*patience)
+		from, to time.Duration // when the attempts end, after the note
+	}{
+		{"it takes a connection", (*patience).connected, NewcomerAttempt - reachPart, NewcomerAttempt},
+		{"it answers", (*patience).answered, time.Minute, time.Minute},
+		{"it answers, and takes another connection", func(p *patience) { p.answered(); p.connected() }, time.Minute, time.Minute},
+		{"it takes a connection twice", func(p *patience) {
+			p.connected()
+			time.Sleep(time.Second)
+			p.connected()
+		}, NewcomerAttempt - reachPart, NewcomerAttempt},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all, cancel := context.WithTimeout(context.Background(), time.Second+time.Minute)
+				defer cancel()
+				limit, ctx, stop := newPatience(all, &locks.Request{Reach: 2 * time.Second})
+				defer stop()
+				time.Sleep(time.Second)
+				began := time.Now()
+				c.note(limit)
+				<-ctx.Done()
+				if took := time.Since(began); took < c.from || took > c.to {
+					t.Errorf("the attempts end after %v, want %v to %v", took, c.from, c.to)
+				}
+			})
+		})
+	}
 }

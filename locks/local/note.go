@@ -16,7 +16,7 @@ func noteExtra(note string) string {
 	return noteWord + note + "\x00"
 }
 
-// note returns the note of a record, or "" if it has none. The text of a full record may be cut.
+// note returns the note of a record, or "" if it has none. A full record has no room for one.
 func (r *record) note() string {
 	for word := range strings.SplitSeq(r.extra, "\x00") {
 		if note, found := strings.CutPrefix(word, noteWord); found {

@@ -92,7 +92,7 @@ type record struct {
 	stored
 	slots   []int
 	evictor string // who evicted the entry; "" if nobody did
-	extra   string // words of the entry (see note.go); what a later version has added stays when the record is written again
+	extra   string // words of the entry (see note.go); they stay when the record is written again, if it has room
 	command string // the words of the command, each ended by a zero; the text may be cut
 
 	index    int           // the index in the table; noIndex before the record has one
@@ -166,7 +166,10 @@ func (r *record) encode() []byte {
 	r.ranges = uint16((at - recordTail) / rangeSize)
 	r.evictorLen = uint16(copy(b[at:], r.evictor))
 	at += int(r.evictorLen)
-	r.extraLen = uint16(copy(b[at:], r.extra))
+	r.extraLen = 0
+	if len(r.extra) <= len(b)-at { // a later version would take a part of it for the whole
+		r.extraLen = uint16(copy(b[at:], r.extra))
+	}
 	at += int(r.extraLen)
 	r.commandLen = uint16(copy(b[at:], r.command))
 	at += int(r.commandLen)

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -99,10 +100,13 @@ func Damaged(format string, args ...any) error {
 	return fmt.Errorf("a damaged answer: "+format, args...)
 }
 
+// ErrTooLong is in the error of an answer that is longer than golock accepts.
+var ErrTooLong = errors.New("an answer longer than golock accepts")
+
 // TooLong is the error of an answer, or of a part of it, that is longer than any that a working
 // server gives.
 func TooLong(format string, args ...any) error {
-	return fmt.Errorf("an answer longer than golock accepts: "+format, args...)
+	return fmt.Errorf("%w: "+format, append([]any{ErrTooLong}, args...)...)
 }
 
 // Recover turns a panic of a client library, which could not read what the server sent, into an

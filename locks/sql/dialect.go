@@ -72,7 +72,7 @@ type Dialect struct {
 	// Connect opens a connection to one of the target's hosts ("HOST:PORT", or the socket).
 	// number is the connection's at the server, as the server told it at the login; 0 if it
 	// does not. Behind a pooler or proxy Facts gives another one. connected is called when the
-	// server has taken the connection, before the login.
+	// server is there, before the login (network.Reach).
 	Connect func(ctx context.Context, t *Target, host string, connected func()) (c Conn, number int64, err error)
 
 	// Examine looks at the settings of the server that a promise depends on.

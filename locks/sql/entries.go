@@ -7,6 +7,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/network"
 	"golock/locks/queue"
 )
 
@@ -29,13 +30,18 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 	var invalid []locks.InvalidEntry
 	c := &session{store: s}
 	defer c.disconnect()
-	name := "(SELECT LEFT(n.name,4001) FROM " + s.table + " n WHERE n.lock_key=e.lock_key AND n.entry_id='')"
+	name := "(SELECT LEFT(n.name,766) FROM " + s.table + " n WHERE n.lock_key=e.lock_key AND n.entry_id='')"
 	rows := " FROM " + s.table + " e WHERE entry_id<>''" + of + " AND state<>'G'"
-	text := "SELECT lock_key," + name + "," + s.dialect.Clock + "," + selectedOf(rows) + rows +
-		" ORDER BY lock_key,state,ord,entry_id"
+	text := func(columns string) string {
+		return "SELECT lock_key," + name + "," + s.dialect.Clock + "," + columns + rows + " ORDER BY lock_key,state,ord,entry_id"
+	}
 	err = c.once(ctx, func(ctx context.Context) error {
 		entries, invalid = nil, nil
-		answers, err := c.ask(ctx, text, shape{columns: 3 + entryCount})
+		want := shape{columns: 3 + entryCount}
+		answers, err := c.ask(ctx, text(selectedOf(rows)), want)
+		if errors.Is(err, network.ErrTooLong) {
+			answers, err = c.ask(ctx, text(selectedBrief), want)
+		}
 		if err != nil {
 			return err
 		}

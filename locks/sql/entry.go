@@ -62,6 +62,9 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 			return nil
 		}
 		t, err := e.step(ctx, &e.question)
+		if err == nil && t.sent > 0 {
+			sent = t.sent
+		}
 		if err == nil && t.answer.Verdict == queue.Granted && locks.BootTime().Sub(sent) > e.row.ttl/2 {
 			err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
 		}

@@ -11,6 +11,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/network"
 	"golock/locks/queue"
 )
 
@@ -175,6 +176,10 @@ func (c *session) makeMissing(ctx context.Context, q *question, missing error, u
 
 // attempt gives a step with an error if it may have been made all the same.
 func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
+	if err := c.open(ctx); err != nil {
+		return nil, err
+	}
+	sent := locks.BootTime() // a lease counts from here, however long the login has taken
 	if q.mayBeTurnedAway() {
 		t, err := c.turnedAway(ctx, q)
 		if t != nil || err != nil {
@@ -190,6 +195,7 @@ func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.sent = sent
 	if _, err := c.ask(ctx, t.finish()); err != nil {
 		return t, err
 	}
@@ -249,6 +255,9 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 			err = v.read(s, q, answers)
 		}
 		switch {
+		case s.canBeBrief(err):
+			text = s.lockText(q) // that transaction has ended with its connection
+			continue
 		case err != nil:
 			return nil, err
 		case v.name == nil, v.name.turn != q.turn: // the latter: somebody has just made it
@@ -264,6 +273,11 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 			return v, nil
 		}
 	}
+}
+
+// canBeBrief reports whether an answer was too long that may be shorter. From now on less of each row is read.
+func (s *Store) canBeBrief(err error) bool {
+	return errors.Is(err, network.ErrTooLong) && s.isBrief.CompareAndSwap(false, true)
 }
 
 // revoke is the statements that remove waiters whose offers are void. Like all waiters that

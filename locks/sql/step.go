@@ -26,6 +26,7 @@ type step struct {
 	q     *question
 	v     *view
 	name  nameState
+	sent  locks.Instant   // before its first statement, and after the login
 	rows  map[string]*row // of the view, as they are in the table
 
 	writes   []string

@@ -39,6 +39,7 @@ type Store struct {
 	host     atomic.Int64           // which of the target's hosts is tried first
 	maxConns atomic.Int64           // that the server allows
 	noNotify atomic.Bool            // connections cannot be woken
+	isBrief  atomic.Bool            // the rows of others are too long for one answer (selectedBrief)
 	noMark   atomic.Pointer[string] // why the mark could not be made, as a warning
 }
 

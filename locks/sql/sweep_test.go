@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -129,6 +130,27 @@ func TestRowsOfOthers(t *testing.T) {
 		locktest.ExpectSwept(t, s, time.Hour, 6)
 		locktest.List(t, s, "")
 		locktest.Release(t, locktest.AcquireAtOnce(t, s, "n"))
+	})
+}
+
+// The texts of many rows of a name are too long together for one answer. Who comes is told which entry is wrong, and
+// they can be removed; the holder goes on.
+func TestRowsFullOfText(t *testing.T) {
+	onStore(t, func(t *testing.T, b *base, s *store) {
+		const many = 2100 // of 8 kB
+		holder := Take(t, s, "n")
+		var rows []string
+		for i := range many {
+			rows = append(rows, fmt.Sprintf("('%s','%032x','H','%032x',8999999999999999,1000000,1,1,REPEAT('9',8000))",
+				locks.KeyOf("n"), i+1, i+1))
+		}
+		b.exec(t, "INSERT INTO golock (lock_key,entry_id,state,ord,ends,ttl,weight,max_units,slots) VALUES "+strings.Join(rows, ","))
+		Says(t, Denied(t, b.store(t), "n"), fmt.Sprintf("-%032x", 1), "a longer text", "golock break")
+		_, err := b.store(t).Entries(background, "")
+		Says(t, err, fmt.Sprintf("-%032x", 1), "golock break")
+		b.exec(t, "UPDATE golock SET ends=1 WHERE ends=8999999999999999")
+		Sweep(t, b.store(t), 0, many)
+		Renew(t, holder)
 	})
 }
 

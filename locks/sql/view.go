@@ -84,7 +84,7 @@ func (q *question) refusalKind() lease.RefusalKind {
 }
 
 // nameColumns are those that only a name's row uses.
-const nameColumns = "LEFT(name,4001),LEFT(epoch,65),LEFT(servers,1609),quiet,seen,counter,turn,LEFT(low,33),late,moved"
+const nameColumns = "LEFT(name,766),LEFT(epoch,65),LEFT(servers,1609),quiet,seen,counter,turn,LEFT(low,33),late,moved"
 
 // entryCount is how many columns an entry has.
 const entryCount = 17
@@ -117,15 +117,19 @@ func (s *Store) lockText(q *question) string {
 // server's facts, and entries. The shapes are those of their rows.
 func (s *Store) viewText(q *question, limit int) (statements []string, shapes []shape) {
 	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
-	const entries, waiting = "SELECT " + selected, " AND state='W'"
+	const waiting = " AND state='W'"
+	few, many := selected, selectedMany
+	if s.isBrief.Load() {
+		few, many = selectedBrief, selectedBrief
+	}
 	statements = []string{
 		"SELECT format,LEFT(servers,1609),quiet,made," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
 		"SELECT " + nameColumns + of + " AND entry_id=''",
-		"SELECT " + selectedMany + of + " AND state IN ('N','H','O','E') AND entry_id<>''", // N: somebody has changed it
+		"SELECT " + many + of + " AND state IN ('N','H','O','E') AND entry_id<>''", // N: somebody has changed it
 		// From low on: the index may still have many removed rows before it.
-		entries + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
+		"SELECT " + few + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
-		entries + of + " AND entry_id='" + q.row.ID + "'",
+		"SELECT " + selected + of + " AND entry_id='" + q.row.ID + "'",
 	}
 	entry := shape{columns: entryCount}
 	shapes = []shape{{columns: 4 + factCount}, {columns: nameCount}, entry, entry, entry}
@@ -135,13 +139,18 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 			claim.Ticket = 1<<63 - 1
 		}
 		count := "SELECT COALESCE(SUM(CASE WHEN ord<'" + order(claim) + "' THEN 1 ELSE 0 END),0),COUNT(*)" + of + waiting
+		// The replaceable waiters are subtracted from this count. While the name is locked nobody joins or leaves
+		// between the two statements. A waiter whose time ends just then may be subtracted uncounted: the queue is
+		// then longer by one than --max-queue says, by a waiter that was alive when the step began. Without the
+		// lock (session.turnedAway) the difference leads to a step with it, or to an answer that was true at the
+		// moment of the count.
 		if q.NoWait || q.MaxQueue != nil || q.Within != nil { // only then: no index has it
 			count += " AND ends>" + s.dialect.Clock
 		}
 		statements, shapes = append(statements, count), append(shapes, shape{2, 1})
 	}
 	if q.isNew() && q.row.Replace != locks.ReplaceNone {
-		statements = append(statements, "SELECT "+selectedMany+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
+		statements = append(statements, "SELECT "+many+of+waiting+" AND replaces<>'' ORDER BY ord,entry_id")
 		shapes = append(shapes, entry)
 	}
 	return statements, shapes
@@ -241,7 +250,7 @@ func (v *view) readName(line []string) {
 	switch {
 	case err != nil:
 		r.flaw = err
-	case len(line[0]) > maxInfo:
+	case len(line[0]) > maxName:
 		r.flaw = errors.New("a longer text than there can be")
 	case !isPlain(line[0], n.epoch, n.servers, n.low):
 		r.flaw = errors.New("letters that need quoting")

@@ -96,6 +96,24 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// A fault in a goroutine of the store, which comes as an answer, ends that answer only, and is reported as what
+// it was.
+func TestFaultOfTheStore(t *testing.T) {
+	fault := &locks.PanicError{Value: "a fault made by the test"}
+	answers := map[Question]error{"fault": fmt.Errorf("the store: %w", fault), Still: nil}
+	failed := make(chan error, 2)
+	l, err := Listen("", id, func(_ context.Context, q Question) error { return answers[q] }, func(f error) { failed <- f })
+	testkit.Must(t, err)
+	defer l.Close()
+	if err := ask("", "fault"); err == nil || strings.Contains(err.Error(), fault.Error()) {
+		t.Fatalf("a client is told %v", err)
+	}
+	if reported := <-failed; reported != error(fault) {
+		t.Errorf("reported: %v, want %v", reported, fault)
+	}
+	testkit.Must(t, ask("", Still))
+}
+
 // Several ask at a time; one that says nothing is in nobody's way, also not in
 // that of the end.
 func TestSilentClient(t *testing.T) {

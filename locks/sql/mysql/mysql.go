@@ -114,12 +114,8 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 	c.MultiStatements = true
 	c.CheckConnLiveness = false
 	c.Logger = &mysql.NopLogger{} // else on standard error
-	conn, err := connectBy(ctx, c, func(ctx context.Context, network, address string) (net.Conn, error) {
-		raw, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		if err == nil {
-			connected()
-		}
-		return raw, err
+	conn, err := connectBy(ctx, c, func(ctx context.Context, transport, address string) (net.Conn, error) {
+		return network.Reach(ctx, (&net.Dialer{}).DialContext, transport, address, connected)
 	})
 	return conn, 0, err // this driver does not tell the number
 }

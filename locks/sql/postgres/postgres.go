@@ -116,13 +116,9 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 	if c.TLSConfig == nil && t.Socket == "" && !network.IsLoopback(name) {
 		c.RequireAuth = "!password" // an attacker in between could ask for it in the clear
 	}
-	dial := c.DialFunc
-	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		raw, err := dial(ctx, network, address)
-		if err == nil {
-			connected()
-		}
-		return raw, err
+	dial := network.Dial(c.DialFunc)
+	c.DialFunc = func(ctx context.Context, transport, address string) (net.Conn, error) {
+		return network.Reach(ctx, dial, transport, address, connected)
 	}
 	conn := &conn{}
 	c.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, raw net.Conn) (net.Conn, error) {
