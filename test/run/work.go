@@ -167,6 +167,11 @@ func (w work) run(ctx context.Context, converter string, env []string, r *result
 	rest := r.read(&w.pass, events)
 	err = <-ended
 	_ = convert.Wait()
-	r.endedPackage(&w.pass, w.path, time.Since(began), err, rest)
+	r.endedPackage(w, time.Since(began), processor(cmd.ProcessState), err, rest)
 	return err
+}
+
+// processor is the time of processors that a process has used, with all descendants that were waited for.
+func processor(ended *os.ProcessState) time.Duration {
+	return ended.UserTime() + ended.SystemTime()
 }
