@@ -50,19 +50,19 @@ func TestHoldSurvivesFlush(t *testing.T) {
 // holder ends sooner: that may be renewed.
 func TestHoldEndsBesideAHolder(t *testing.T) {
 	t.Parallel()
-	const hold = 3 * time.Second
+	const hold, short = 10 * time.Second, 5 * time.Second // waiters come before the short lease is over
 	server, s := startStore(t)
 	waits := TTL(3 * LongTTL) // so that they look by themselves half a minute later at the earliest
-	began := time.Now()
 	ended := Take(t, s, "n", Limit(2), waits, Hold(hold))
-	Take(t, s, "n", Limit(2), TTL(time.Second))
+	Take(t, s, "n", Limit(2), TTL(short))
 	first := Queue(t, s, "n", Limit(2), waits)
 	second := Queue(t, s, "n", Limit(2), waits)
 	awaitWaiters(t, server, 2)
+	began := time.Now()
 	Release(t, ended)
 	first.Cancel()
 	second.Granted()
-	testkit.Lasted(t, began, 0, 20*time.Second)
+	testkit.Lasted(t, began, 0, hold+15*time.Second)
 }
 
 // A waiter that gives up while the answer with its grant is on the way has begun

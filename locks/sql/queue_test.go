@@ -146,12 +146,12 @@ func TestDifferentUsers(t *testing.T) {
 		for _, url := range []string{one.URL("quarantine=0"), one.TCPURL("quarantine=0"), other.URL("quarantine=0")} {
 			stores = append(stores, f.openURL(t, url))
 		}
-		began := time.Now()
 		holder := Take(t, stores[0], "n")
 		var waiters []*Waiter
 		for _, i := range []int{1, 0, 2, 0} {
 			waiters = append(waiters, Queue(t, stores[i], "n"))
 		}
+		began := time.Now()
 		Release(t, holder)
 		inTurn(t, waiters, func(int) {})
 		testkit.Lasted(t, began, 0, LongTTL/3)

@@ -61,7 +61,7 @@ func refused(t *testing.T, store, script, call, errno string) {
 	testkit.Must(t, os.Chmod(s.Dir, 0o777))
 	const functions = `
 		run() { strace -f -o /dev/null -e trace="$CALL" -e inject="$CALL:error=$ERRNO$WHEN" golock run --store "$STORE" --name job --ttl 5s "$@"; }
-		next() { golock run --store "$STORE" --name job --ttl 5s -w 30 "$@"; }
+		next() { golock run --store "$STORE" --name job --ttl 5s -w 50 "$@"; }
 		`
 	when := ":when=1"
 	switch call {
