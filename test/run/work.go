@@ -85,9 +85,10 @@ func (p pass) compile(ctx context.Context, dir string, packages []string) (todo 
 	}), nil
 }
 
-// atATime is how many packages are tested at a time. More would not be quicker on two processors, and
-// tests that wait for a server's answer would wait too long.
-const atATime = 2
+// atATime is how many packages are always tested at a time. Up to most are while they leave processors
+// idle, as many tests sleep: more would not be quicker, and tests that wait for a server's answer would
+// wait too long.
+const atATime, most = 2, 4
 
 // perform does all of it. A package is never tested twice at the same time: some choose ports.
 func perform(ctx context.Context, todo []work, converter string, env []string, r *results) {
@@ -107,10 +108,19 @@ func perform(ctx context.Context, todo []work, converter string, env []string, r
 		running[w.path] = true
 		return w, true
 	}
-	for range atATime {
+	for i := range most {
 		workers.Go(func() {
-			for w, found := next(""); found; w, found = next(w.path) {
+			last := ""
+			for {
+				if i >= atATime {
+					awaitIdle(ctx)
+				}
+				w, found := next(last)
+				if !found {
+					return
+				}
 				r.add(w.pass.name+" "+w.path, w.run(ctx, converter, env, r))
+				last = w.path
 			}
 		})
 	}
@@ -123,7 +133,7 @@ func (w work) run(ctx context.Context, converter string, env []string, r *result
 	if err != nil {
 		return err
 	}
-	argv := []string{w.program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1", "-test.timeout=20m"}
+	argv := []string{w.program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1", "-test.timeout=40m"}
 	for i, flag := range w.pass.flags {
 		if i%2 == 0 { // else its value
 			flag = "-test." + strings.TrimPrefix(flag, "-")
