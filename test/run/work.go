@@ -22,10 +22,20 @@ type work struct {
 }
 
 // long are the packages that take longest, the longest first. They begin first, so that none is
-// still at work when all others have ended. test/crash begins when locks/sql has ended: both keep
-// servers busy whose answers must not be late.
+// still at work when all others have ended.
 var long = strings.Fields("locks/sql test/packages cli test/crash test/hostile test/check test/guard test/answers " +
 	"test/campaign locks/redis test/examples locks/local locks/files locks/open test/matrix test/policy runner")
+
+// apart are packages that are not tested at the same time: both keep servers busy whose answers must
+// not be late.
+var apart = []string{module + "/locks/sql", module + "/test/crash"}
+
+// mayJoin reports whether a package may be tested beside those that are. None is tested twice at the
+// same time: some choose ports.
+func mayJoin(running map[string]bool, path string) bool {
+	isRunning := func(path string) bool { return running[path] }
+	return !running[path] && !(slices.Contains(apart, path) && slices.ContainsFunc(apart, isRunning))
+}
 
 // rank is the place of a package in that order.
 func rank(path string) int {
@@ -90,7 +100,7 @@ func (p pass) compile(ctx context.Context, dir string, packages []string) (todo 
 // wait too long.
 const atATime, most = 2, 4
 
-// perform does all of it. A package is never tested twice at the same time: some choose ports.
+// perform does all of it.
 func perform(ctx context.Context, todo []work, converter string, env []string, r *results) {
 	var workers sync.WaitGroup
 	var mu sync.Mutex
@@ -99,7 +109,7 @@ func perform(ctx context.Context, todo []work, converter string, env []string, r
 		mu.Lock()
 		defer mu.Unlock()
 		delete(running, last)
-		i := slices.IndexFunc(todo, func(w work) bool { return !running[w.path] })
+		i := slices.IndexFunc(todo, func(w work) bool { return mayJoin(running, w.path) })
 		if i < 0 || ctx.Err() != nil {
 			return w, false
 		}
