@@ -268,7 +268,7 @@ func (c *workload) evict(worker int, m *member) {
 
 // entries are what the store shows of a lock.
 func (c *workload) entries(lock int) []locks.Entry {
-	all, err := c.watch[lock].Entries(context.Background(), c.names[lock])
+	all, err := entriesOf(c.watch[lock], c.names[lock])
 	if err != nil {
 		c.fail("entries: %w", err)
 		return nil

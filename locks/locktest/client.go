@@ -346,9 +346,21 @@ func (w *WaiterOf[L]) ExpectWaiting() {
 // List returns the entries of a lock.
 func List(t testing.TB, s locks.Store, name string) []locks.Entry {
 	t.Helper()
-	all, err := s.Entries(context.Background(), name)
+	all, err := entriesOf(s, name)
 	testkit.Must(t, err)
 	return all
+}
+
+// entriesOf asks a store for its entries, and again where a busy machine has let the time of a question
+// pass.
+func entriesOf(s locks.Store, name string) ([]locks.Entry, error) {
+	var outage *locks.OutageError
+	for end := time.Now().Add(testkit.Patience); ; {
+		all, err := s.Entries(context.Background(), name)
+		if !errors.As(err, &outage) || time.Now().After(end) {
+			return all, err
+		}
+	}
 }
 
 // Counts are the numbers of the holders and the waiters of a lock.

@@ -50,19 +50,19 @@ func TestHoldSurvivesFlush(t *testing.T) {
 // holder ends sooner: that may be renewed.
 func TestHoldEndsBesideAHolder(t *testing.T) {
 	t.Parallel()
-	const hold = 3 * time.Second
+	const hold, short = 10 * time.Second, 5 * time.Second // waiters come before the short lease is over
 	server, s := startStore(t)
 	waits := locktest.TTL(3 * locktest.LongTTL) // so that they look by themselves half a minute later at the earliest
-	began := time.Now()
 	ended := locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2), waits, locktest.Hold(hold))
-	locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2), locktest.TTL(time.Second))
+	locktest.AcquireAtOnce(t, s, "n", locktest.Limit(2), locktest.TTL(short))
 	first := locktest.Enqueue(t, s, "n", locktest.Limit(2), waits)
 	second := locktest.Enqueue(t, s, "n", locktest.Limit(2), waits)
 	awaitWaiters(t, server, 2)
+	began := time.Now()
 	locktest.Release(t, ended)
 	first.Cancel()
 	second.ExpectGrant()
-	testkit.Lasted(t, began, 0, 20*time.Second)
+	testkit.Lasted(t, began, 0, hold+15*time.Second)
 }
 
 // A waiter that gives up while the answer with its grant is on the way has begun

@@ -114,9 +114,11 @@ func TestFrozenInTransaction(t *testing.T) {
 		proxy := sqltest.NewProxy(t, b.server)
 		frozen := make(chan struct{})
 		var once sync.Once
+		var from time.Time
 		proxy.Judge(func(text string) server.Verdict {
 			if commits(text) {
 				once.Do(func() {
+					from = time.Now()
 					proxy.Freeze() // it keeps this one
 					close(frozen)
 				})
@@ -132,7 +134,6 @@ func TestFrozenInTransaction(t *testing.T) {
 			}
 		})
 		<-frozen
-		from := time.Now()
 		testkit.Eventually(t, "it is renewed", func() bool { return locktest.TryRenew(held) == nil })
 		testkit.Lasted(t, from, time.Second/2, time.Hour) // somebody was in the way
 		cancel()

@@ -146,12 +146,12 @@ func TestDifferentUsers(t *testing.T) {
 		for _, url := range []string{one.URL("quarantine=0"), one.TCPURL("quarantine=0"), other.URL("quarantine=0")} {
 			stores = append(stores, f.openURL(t, url))
 		}
-		began := time.Now()
 		holder := locktest.AcquireAtOnce(t, stores[0], "n")
 		var waiters []*locktest.Waiter
 		for _, i := range []int{1, 0, 2, 0} {
 			waiters = append(waiters, locktest.Enqueue(t, stores[i], "n"))
 		}
+		began := time.Now()
 		locktest.Release(t, holder)
 		inTurn(t, waiters, func(int) {})
 		testkit.Lasted(t, began, 0, locktest.LongTTL/3)

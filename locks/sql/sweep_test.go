@@ -138,19 +138,19 @@ func TestRowsOfOthers(t *testing.T) {
 func TestRowsFullOfText(t *testing.T) {
 	onStore(t, func(t *testing.T, b *base, s *store) {
 		const many = 2100 // of 8 kB
-		holder := Take(t, s, "n")
+		holder := locktest.AcquireAtOnce(t, s, "n")
 		var rows []string
 		for i := range many {
 			rows = append(rows, fmt.Sprintf("('%s','%032x','H','%032x',8999999999999999,1000000,1,1,REPEAT('9',8000))",
 				locks.KeyOf("n"), i+1, i+1))
 		}
 		b.exec(t, "INSERT INTO golock (lock_key,entry_id,state,ord,ends,ttl,weight,max_units,slots) VALUES "+strings.Join(rows, ","))
-		Says(t, Denied(t, b.store(t), "n"), fmt.Sprintf("-%032x", 1), "a longer text", "golock break")
+		locktest.ExpectError(t, locktest.ExpectFinalError(t, b.store(t), "n"), fmt.Sprintf("-%032x", 1), "a longer text", "golock break")
 		_, err := b.store(t).Entries(background, "")
-		Says(t, err, fmt.Sprintf("-%032x", 1), "golock break")
+		locktest.ExpectError(t, err, fmt.Sprintf("-%032x", 1), "golock break")
 		b.exec(t, "UPDATE golock SET ends=1 WHERE ends=8999999999999999")
-		Sweep(t, b.store(t), 0, many)
-		Renew(t, holder)
+		locktest.ExpectSwept(t, b.store(t), 0, many)
+		locktest.Renew(t, holder)
 	})
 }
 

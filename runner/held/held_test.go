@@ -117,15 +117,21 @@ func TestFaultOfTheStore(t *testing.T) {
 // Several ask at a time; one that says nothing is in nobody's way, also not in
 // that of the end.
 func TestSilentClient(t *testing.T) {
-	dir := directory(t)
-	l := listen(t, dir, yesTo)
-	client, err := newSocket(socketPath(dir, id), unix.Connect)
-	testkit.Must(t, err)
-	defer unix.Close(client)
-	began := time.Now()
-	testkit.Must(t, ask(dir, Still))
-	l.Close()
-	testkit.Lasted(t, began, 0, ioLimit/2)
+	fastest := time.Hour // of a few, as the machine may be busy; who is in the way costs each its limit
+	for range 5 {
+		dir := directory(t)
+		l := listen(t, dir, yesTo)
+		client, err := newSocket(socketPath(dir, id), unix.Connect)
+		testkit.Must(t, err)
+		began := time.Now()
+		testkit.Must(t, ask(dir, Still))
+		l.Close()
+		fastest = min(fastest, time.Since(began))
+		unix.Close(client)
+	}
+	if fastest >= ioLimit {
+		t.Errorf("an answer and the end took %v at best", fastest)
+	}
 }
 
 // A question that is being answered is answered before the end.

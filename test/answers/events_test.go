@@ -35,7 +35,7 @@ each $run --store $local --name limit --time-limit 0.1 -k 0.1 -- sh -c 'trap "" 
 each $run --store $mkdir --name killed -- sh -c 'kill -KILL $PPID; sleep 60'
 each $run --store $local --name evicted -- setsid --wait golock break -v --store $local evicted
 each $run --store $mkdir --name evicted -- sh -c 'setsid -f golock break -v --store $mkdir evicted; sleep 60'
-each $run --store $mkdir-2 --name lost --ttl 1s --on-lost warn -- sh -c 'rm -r mkdir-2/*; until grep -q "is lost" log; do sleep 0.5; done'
+each $run --store $mkdir-2 --name lost --ttl 5s --on-lost warn -- sh -c 'rm -r mkdir-2/*; until grep -q "is lost" log; do sleep 0.5; done'
 each $run --store redis://127.0.0.1:1 --name out --wait 0.1 --on-unavailable run -- true
 each $run --store $unsteady --name unsteady --ttl 10s -- sh -c 'until grep -q "answers again" log; do sleep 0.5; done'
 each $run --store $stubborn --name stubborn --hold 1m -- /no/such/command

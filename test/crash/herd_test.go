@@ -12,7 +12,7 @@ import (
 )
 
 // herd is how many hosts are in one.
-const herd = 40
+const herd = 25
 
 // herds are stores with far fewer connections than a herd has hosts.
 var herds = map[string]func(t *testing.T) string{
@@ -35,7 +35,7 @@ var herds = map[string]func(t *testing.T) string{
 	"mkdir": func(t *testing.T) string { return "mkdir://" + testkit.Place(t, 0o755) },
 }
 
-// A crontab line of forty hosts: one of them runs the command, the others end as if it was busy.
+// A crontab line of 25 hosts: one of them runs the command, the others end as if it was busy.
 // Nobody gets a mail because the server has too few connections for all of them. With -n a busy
 // machine could need more than the ten seconds; --max-queue 0 asks the same for a minute.
 // One store after the other, alone: hundreds of processes that want two cores are no herd of hosts.

@@ -194,7 +194,7 @@ func TestHostSuspended(t *testing.T) {
 // Slow: -n waits for the end of a quarantine.
 func TestRestart(t *testing.T) {
 	onServers(t, func(t *testing.T, s *server) {
-		r := newRow(leasing(t, s.url(0, "3s"), 20*time.Second), 2)
+		r := newRow(leasing(t, s.url(0, "3s"), time.Minute), 2)
 		idle := leasing(t, s.url(1, "20m"), shortTTL)
 		brief := leasing(t, s.url(2, "3s"), shortTTL)
 		if s.sql != nil { // a new table has no past, a new Redis may have
@@ -230,11 +230,11 @@ func TestAwayWhileWaiting(t *testing.T) {
 		w := leasing(t, s.url(0, "0s"), shortTTL)
 		holder := w.holding()
 		long := w.queued("-w", "10m")
-		short := w.queued("-w", "5")
+		short := w.queued("-w", "10")
 		s.kill()
 		holder.judged, short.judged = true, true
-		if took := short.Expects(69, "cannot be reached").Took; took < 5*time.Second {
-			t.Errorf("gave up after %v, want 5 s", took)
+		if took := short.Expects(69, "cannot be reached").Took; took < 10*time.Second {
+			t.Errorf("gave up after %v, want 10 s", took)
 		}
 		holder.Expects(79, "the slot could not be kept")
 		s.restart()

@@ -30,7 +30,7 @@ func TestKilledGolock(t *testing.T) {
 // A golock that is stopped does not renew. The family is dead when the next one gets the slot;
 // continued, golock ends with 79.
 func TestStoppedGolock(t *testing.T) {
-	h := newHousehold(shared(t), "--ttl", "3")
+	h := newHousehold(shared(t), "--ttl", "5")
 	next := h.successor()
 	h.Signal(unix.SIGSTOP)
 	succeeds(next)
@@ -42,7 +42,7 @@ func TestStoppedGolock(t *testing.T) {
 // A command that ended while golock was stopped keeps its exit code.
 func TestEndedWhileGolockWasStopped(t *testing.T) {
 	s := shared(t)
-	h := s.Job("--ttl", "3", "--", "sh", "-c", "echo command $$; read x; exit 7").Start()
+	h := s.Job("--ttl", "5", "--", "sh", "-c", "echo command $$; read x; exit 7").Start()
 	pid := h.ExpectPID("command")
 	h.Signal(unix.SIGSTOP)
 	h.Tell("")

@@ -107,7 +107,7 @@ func TestDeadWaiters(t *testing.T) {
 	judge(t, "dead waiters: ls", r)
 	r = as(s, victim, "run", "--name", "x", "-n", "--", "true")
 	judge(t, "dead waiters: run", r)
-	if r.Code != 0 || r.CPU > 3*time.Second {
+	if r.Code != 0 || r.CPU > testkit.Slowed(3*time.Second) {
 		t.Errorf("dead waiters: exit code %d after %v of work: %s", r.Code, r.CPU, r.Stderr)
 	}
 }

@@ -38,13 +38,11 @@ func TestPasswordInTheWrongPlace(t *testing.T) {
 		"replace = \"" + url + "\"", "on-lost = \"" + url + "\"", "log-format = \"" + url + "\"", "rewrite = \"" + url + "\"", "report = \"" + url + "\"",
 		"store = \"" + url + "\x01\"", "[" + url + "]", "[lock.\"" + url + "\"]\nstore = 1", "store = \"x\"\nstore = \"" + url + "\"",
 	} {
-		for _, head := range []string{"[defaults]\n", ""} {
+		for head, format := range map[string]string{"[defaults]\n": "text", "": "json"} {
 			testkit.Must(t, os.WriteFile(path, []byte(head+text+"\n"), 0o600))
-			for _, format := range []string{"text", "json"} {
-				r := as(s, 0, "run", "--config", path, "--log-format", format, "-v", "-w", "0.1", "--name", "x", "--", "true")
-				judge(t, text, r)
-				shows(t, text, r.Stdout+r.Stderr)
-			}
+			r := as(s, 0, "run", "--config", path, "--log-format", format, "-v", "-w", "0.1", "--name", "x", "--", "true")
+			judge(t, text, r)
+			shows(t, text, r.Stdout+r.Stderr)
 		}
 	}
 	store := "mkdir://" + testkit.Place(t, 0o777)

@@ -56,7 +56,7 @@ func TestDiesOfTheSignalOfItsCommand(t *testing.T) {
 
 func TestTimeLimit(t *testing.T) {
 	t.Parallel()
-	const limit = "--time-limit=1"
+	const limit = "--time-limit=2"
 	for _, c := range []struct {
 		what   string
 		flags  []string
@@ -64,20 +64,20 @@ func TestTimeLimit(t *testing.T) {
 		stdout string
 		least  time.Duration // milliseconds
 	}{
-		{"TERM ends it", []string{limit}, "exec sleep 60", "", 1000},
+		{"TERM ends it", []string{limit}, "exec sleep 60", "", 2000},
 		{"also a child that outlives it, by KILL", []string{limit, "--kill-after", "0.4"},
-			`sh -c 'trap "" TERM; while :; do sleep 1; done' & wait`, "", 1000},
-		{"also the children of a shell", []string{limit}, "sleep 60; exit 3", "", 1000},
+			`sh -c 'trap "" TERM; while :; do sleep 1; done' & wait`, "", 2000},
+		{"also the children of a shell", []string{limit}, "sleep 60; exit 3", "", 2000},
 		{"a polite command's own code does not count", []string{limit},
-			`trap 'echo TERM; exit 0' TERM; sleep 60`, "TERM\n", 1000},
+			`trap 'echo TERM; exit 0' TERM; sleep 60`, "TERM\n", 2000},
 		{"TERM ignored, KILL after --kill-after", []string{limit, "--kill-after", "0.4"},
-			`trap '' TERM; echo deaf; sleep 60; sleep 60`, "deaf\n", 1400},
+			`trap '' TERM; echo deaf; sleep 60; sleep 60`, "deaf\n", 2400},
 		{"--kill-after 0 is KILL at once", []string{limit, "--kill-after=0"},
-			`trap 'echo TERM' TERM; echo ready; sleep 60; sleep 60`, "ready\n", 1000},
+			`trap 'echo TERM' TERM; echo ready; sleep 60; sleep 60`, "ready\n", 2000},
 		{"--signal", []string{limit, "--signal", "INT"},
-			`trap 'echo INT; exit 0' INT; trap 'echo TERM; exit 0' TERM; sleep 60`, "INT\n", 1000},
+			`trap 'echo INT; exit 0' INT; trap 'echo TERM; exit 0' TERM; sleep 60`, "INT\n", 2000},
 		{"a stopped command is continued", []string{limit},
-			`trap 'echo TERM; exit 0' TERM; kill -STOP $$; exit 5`, "TERM\n", 1000},
+			`trap 'echo TERM; exit 0' TERM; kill -STOP $$; exit 5`, "TERM\n", 2000},
 	} {
 		t.Run(strings.ReplaceAll(c.what, " ", "_"), func(t *testing.T) {
 			t.Parallel()
@@ -100,9 +100,9 @@ func TestTimeLimitBeginsWithTheCommand(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
 	holder := s.Hold("job")
-	waiter := s.Job("--time-limit=1", "--", "sh", "-c", "echo running; read code; exit $code").Start()
+	waiter := s.Job("--time-limit=4", "--", "sh", "-c", "echo running; read code; exit $code").Start()
 	s.AwaitWaiters(waiter.PID)
-	time.Sleep(1100 * time.Millisecond) // the limit would be over
+	time.Sleep(4100 * time.Millisecond) // the limit would be over
 	holder.Finish()
 	waiter.Expect("running")
 	waiter.Tell("6")

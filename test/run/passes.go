@@ -46,10 +46,17 @@ const (
 	processes = "^TestConformance$/^([A-GI-Z]|Ho)|^TestConformance$/^[a-z]/^([A-GI-Z]|Ho)"
 )
 
+// serial are packages outside test/ that the race detector has nothing to find in: they have no
+// goroutines, or their tests start programs. (cli: what has goroutines there runs in the pass "race,
+// program".)
+const serial = "cli cli/doctor cli/term config internal/execvp internal/pidfd internal/procfs internal/proctree " +
+	"locks locks/queue locks/sql/mysql locks/sql/postgres"
+
 // passes are all of make test. The race detector watches what is linked into
 // the test; suites that start the program have no use for it.
 var passes = []pass{
-	{name: "race", kind: raced, flags: []string{"-skip", exhaustive + "|" + processes}, packages: isUnit},
+	{name: "race", kind: raced, flags: []string{"-skip", exhaustive + "|" + processes}, packages: isRaced},
+	{name: "serial", kind: plain, packages: are(serial)},
 	// The program itself: some that wait, hold, report and end in each way.
 	{name: "race, program", kind: plain, flags: []string{"-run", "^TestScripts$/^(policy|queue|report)$"},
 		packages: are("cli"), env: []string{testkit.RaceVariable + "=1", testkit.BinaryVariable + "="}},
@@ -65,7 +72,8 @@ var passes = []pass{
 }
 
 // bits32 is without the tests that try everything, which need minutes and have no large numbers.
-var bits32 = pass{name: "32 bits", kind: for386, flags: []string{"-skip", exhaustive}, packages: isUnit}
+// The scripts would start the golock of the other passes.
+var bits32 = pass{name: "32 bits", kind: for386, flags: []string{"-skip", exhaustive + "|^TestScripts$"}, packages: isUnit}
 
 // emulated is bits32 where the kernel runs no 32-bit programs: as ARM, in an emulator, which has
 // neither processes that start each other nor all of /proc. Of the two emulators Go runs in that of ARM
@@ -87,6 +95,8 @@ func are(paths string) func(string) bool {
 func isSuite(path string) bool { return strings.HasPrefix(path, module+"/test/") }
 
 func isUnit(path string) bool { return !isSuite(path) }
+
+func isRaced(path string) bool { return isUnit(path) && !are(serial)(path) }
 
 // where gives the pass, or what stands for it on this machine.
 func (p pass) where() (pass, error) {

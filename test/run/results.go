@@ -79,19 +79,20 @@ func (r *results) ended(p *pass, e event, output []string) {
 	fmt.Printf("--- %s\n%s", r.replays[len(r.replays)-1], strings.Join(output, ""))
 }
 
-// endedPackage shows a line for a package, and if it failed what is not shown yet.
-func (r *results) endedPackage(p *pass, path string, took time.Duration, err error, rest map[string][]string) {
+// endedPackage shows a line for a package, how long it took and how much of processors it used, and if
+// it failed what is not shown yet.
+func (r *results) endedPackage(w work, took, worked time.Duration, err error, rest map[string][]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	how := "pass"
 	if err != nil {
 		how = "fail"
 	}
-	fmt.Printf("%4s %-18s %-32s %6.1fs\n", how, p.name, path, took.Seconds())
+	fmt.Printf("%4s %-18s %-32s %6.1fs %6.1fs\n", how, w.pass.name, w.path, took.Seconds(), worked.Seconds())
 	if err == nil {
 		return
 	}
-	r.replays = append(r.replays, p.replay(path, ""))
+	r.replays = append(r.replays, w.pass.replay(w.path, ""))
 	for _, test := range slices.Sorted(maps.Keys(rest)) { // tests that the end of their process has cut off
 		fmt.Print(strings.Join(rest[test], ""))
 	}

@@ -22,10 +22,20 @@ type work struct {
 }
 
 // long are the packages that take longest, the longest first. They begin first, so that none is
-// still at work when all others have ended. test/crash begins when locks/sql has ended: both keep
-// servers busy whose answers must not be late.
+// still at work when all others have ended.
 var long = strings.Fields("locks/sql test/packages cli test/crash test/hostile test/check test/guard test/answers " +
 	"test/campaign locks/redis test/examples locks/local locks/files locks/open test/matrix test/policy runner")
+
+// apart are packages that are not tested at the same time: both keep servers busy whose answers must
+// not be late.
+var apart = []string{module + "/locks/sql", module + "/test/crash"}
+
+// mayJoin reports whether a package may be tested beside those that are. None is tested twice at the
+// same time: some choose ports.
+func mayJoin(running map[string]bool, path string) bool {
+	isRunning := func(path string) bool { return running[path] }
+	return !running[path] && !(slices.Contains(apart, path) && slices.ContainsFunc(apart, isRunning))
+}
 
 // rank is the place of a package in that order.
 func rank(path string) int {
@@ -85,11 +95,12 @@ func (p pass) compile(ctx context.Context, dir string, packages []string) (todo 
 	}), nil
 }
 
-// atATime is how many packages are tested at a time. More would not be quicker on two processors, and
-// tests that wait for a server's answer would wait too long.
-const atATime = 2
+// atATime is how many packages are always tested at a time. Up to most are while they leave processors
+// idle, as many tests sleep: more would not be quicker, and tests that wait for a server's answer would
+// wait too long.
+const atATime, most = 2, 4
 
-// perform does all of it. A package is never tested twice at the same time: some choose ports.
+// perform does all of it.
 func perform(ctx context.Context, todo []work, converter string, env []string, r *results) {
 	var workers sync.WaitGroup
 	var mu sync.Mutex
@@ -98,7 +109,7 @@ func perform(ctx context.Context, todo []work, converter string, env []string, r
 		mu.Lock()
 		defer mu.Unlock()
 		delete(running, last)
-		i := slices.IndexFunc(todo, func(w work) bool { return !running[w.path] })
+		i := slices.IndexFunc(todo, func(w work) bool { return mayJoin(running, w.path) })
 		if i < 0 || ctx.Err() != nil {
 			return w, false
 		}
@@ -107,10 +118,19 @@ func perform(ctx context.Context, todo []work, converter string, env []string, r
 		running[w.path] = true
 		return w, true
 	}
-	for range atATime {
+	for i := range most {
 		workers.Go(func() {
-			for w, found := next(""); found; w, found = next(w.path) {
+			last := ""
+			for {
+				if i >= atATime {
+					awaitIdle(ctx)
+				}
+				w, found := next(last)
+				if !found {
+					return
+				}
 				r.add(w.pass.name+" "+w.path, w.run(ctx, converter, env, r))
+				last = w.path
 			}
 		})
 	}
@@ -123,7 +143,7 @@ func (w work) run(ctx context.Context, converter string, env []string, r *result
 	if err != nil {
 		return err
 	}
-	argv := []string{w.program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1", "-test.timeout=20m"}
+	argv := []string{w.program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1", "-test.timeout=40m"}
 	for i, flag := range w.pass.flags {
 		if i%2 == 0 { // else its value
 			flag = "-test." + strings.TrimPrefix(flag, "-")
@@ -167,6 +187,11 @@ func (w work) run(ctx context.Context, converter string, env []string, r *result
 	rest := r.read(&w.pass, events)
 	err = <-ended
 	_ = convert.Wait()
-	r.endedPackage(&w.pass, w.path, time.Since(began), err, rest)
+	r.endedPackage(w, time.Since(began), processor(cmd.ProcessState), err, rest)
 	return err
+}
+
+// processor is the time of processors that a process has used, with all descendants that were waited for.
+func processor(ended *os.ProcessState) time.Duration {
+	return ended.UserTime() + ended.SystemTime()
 }

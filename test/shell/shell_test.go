@@ -150,7 +150,7 @@ func TestKeeperKilled(t *testing.T) {
 	everywhere(t, func(s *sandbox) {
 		flags := ""
 		if !s.IsLocal() {
-			flags = "--ttl 2"
+			flags = "--ttl 5"
 		}
 		p, id, keeper := s.acquire(flags)
 		s.Kill(keeper)
@@ -256,8 +256,8 @@ func TestForNone(t *testing.T) {
 id=$(golock acquire --name n --for none --ttl 60)
 golock renew "$id"; golock held --id "$id"; golock release "$id"
 golock release "$id" 2>/dev/null && exit 1 || [ $? -eq 79 ]
-id=$(golock acquire --name n --for none --ttl 3)
-sleep 1.5; golock renew "$id"; sleep 2; golock renew "$id"
+id=$(golock acquire --name n --for none --ttl 10)
+sleep 5; golock renew "$id"; sleep 6; golock renew "$id"
 golock ls n | grep -q holding
 until [ -z "$(golock ls n 2>/dev/null)" ]; do sleep 0.1; done
 golock renew "$id" 2>/dev/null && exit 1 || [ $? -eq 79 ]

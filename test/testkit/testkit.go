@@ -250,6 +250,10 @@ func Slowness() int {
 	return int(TimeOfStart() / slow)
 }
 
+// Slowed is an amount of work, in time of a processor, on this machine: as much more as it takes longer
+// to start a process. Work that grows with the square of thousands of things is more anywhere.
+func Slowed(work time.Duration) time.Duration { return work * time.Duration(1+Slowness()) }
+
 // startVariable has what TimeOfStart has measured.
 const startVariable = "LOCKTEST_START"
 
