@@ -27,9 +27,9 @@ func tools(names ...string) (rows []row) {
 var acrossMachines = tools("golock redis", "golock mysql", "golock postgres", "golock mkdir",
 	"SET NX, polling", "etcdctl lock", "GET_LOCK", "pg_advisory_lock")
 
-// experiments is the table of cases, in the order in which they run: those of
-// one machine first, while no server runs. golock is the lean program as packages
-// install it, which becomes the full one for a server's store.
+// experiments is the table of cases, in the order in which they run. The cases of one machine come
+// first, while no server runs. "golock" is the lean program, as packages install it; for a store on a
+// server it becomes the full program.
 func experiments() []experiment {
 	return slices.Concat(localExperiments(), serverExperiments(), []experiment{scaleExperiment()})
 }

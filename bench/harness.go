@@ -21,7 +21,7 @@ type experiment struct {
 
 	rounds  int
 	size    int // jobs, waiters, seconds
-	quick   int // the size in a quick run; 0: the same
+	quick   int // the size in a quick run; 0 if it is the same
 	measure func(b *bench, t *tool, size int) sample
 	rows    []row
 	bars    []bar

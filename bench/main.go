@@ -9,7 +9,7 @@
 //	go run . -check             exit code 2 if a bar is missed
 //	go run . -from ../docs/benchmarks.json -out ../docs   the page of an earlier run
 //
-// What it starts or creates is gone when it ends, kill -9 excepted.
+// Everything that it starts or creates is gone when it ends, unless kill -9 ends it.
 package main
 
 import (

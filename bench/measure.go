@@ -32,7 +32,7 @@ func measureStart(b *bench, t *tool, _ int) sample {
 	return sample{"wall": r.ended - p.begun, "CPU": r.cpu, "max RSS": r.rss}
 }
 
-// measureBurst starts many at once on one lock; each section lasts so many ms.
+// measureBurst starts many runs at once on one lock. Each command lasts for the given milliseconds.
 func measureBurst(section int) func(b *bench, t *tool, jobs int) sample {
 	return func(b *bench, t *tool, jobs int) sample {
 		l := b.newLock()
@@ -94,7 +94,7 @@ func measureWaiting(b *bench, t *tool, seconds int) sample {
 
 const (
 	eager    = 8                // on their way into a line at a time: a server is not to be run over
-	restFrom = 100              // lines of so many are also watched at rest
+	restFrom = 100              // queues of at least this length are also watched at rest
 	restTime = 20 * time.Second // an SQL waiter prolongs its place once in 2/3 of 30 s
 
 	// restAfter is when a line is at rest: waiters that poll look more and more rarely.

@@ -99,7 +99,7 @@ func (b *bench) newQueue(t *tool) *queue {
 	return q
 }
 
-// add starts so many waiters and returns when they are seen to wait.
+// add starts n waiters and returns when they are seen to wait.
 func (q *queue) add(b *bench, count int) {
 	var commands [][]string
 	for n := range count {

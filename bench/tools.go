@@ -18,7 +18,7 @@ type tool struct {
 	words     []string                  // its command line; {dir} and {name} are the lock's
 	waiting   func(l lock) (int, error) // those seen to wait
 	lookEvery time.Duration
-	serverPID func() (int, error) // nil: there is no server
+	serverPID func() (int, error) // nil if there is no server
 	shell     bool                // started by a shell, not by the starter
 	newName   bool                // each start is on a name of its own
 }

@@ -45,7 +45,7 @@ type command interface {
 	run(out *term.Printer) error
 }
 
-// named finds a command; nil: there is none.
+// named finds a command by its name, or returns nil.
 func (c *commands) named(name string) command {
 	v := reflect.ValueOf(c).Elem().FieldByNameFunc(func(field string) bool {
 		return field[0] <= 'Z' && strings.ToLower(field) == name

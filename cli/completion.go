@@ -208,7 +208,7 @@ func firstSentence(text string) string {
 	return strings.TrimRight(text, ".")
 }
 
-// commandNamed finds a command that users call; nil: there is none.
+// commandNamed finds a command that users call, or returns nil.
 func commandNamed(app *kong.Application, name string) *kong.Node {
 	for _, c := range app.Leaves(true) {
 		if c.Name == name {
@@ -239,7 +239,7 @@ func namesOf(f *kong.Flag) []string {
 	return names
 }
 
-// flagNamed finds a flag by one of its names; nil: there is none.
+// flagNamed finds a flag by one of its names, or returns nil.
 func flagNamed(c *kong.Node, name string) *kong.Flag {
 	for _, f := range flagsOf(c) {
 		if slices.Contains(namesOf(f), name) {

@@ -97,7 +97,8 @@ func Rehearse(ctx context.Context, s Store, ttl, quarantine time.Duration) (f Fi
 	return rehearsed(join, renew, err, ttl), s.Abilities().Queue.Forget(context.WithoutCancel(ctx), name)
 }
 
-// rehearse gives the times of the steps of a run. renew is the median; 0: the store has no leases.
+// rehearse gives the times of the steps of a run. renew is the median of the renewals, or 0 if the
+// store has no leases.
 func rehearse(ctx context.Context, s Store, q Request) (join, renew time.Duration, err error) {
 	began := BootTime()
 	ticket, err := s.Join(ctx, q)

@@ -33,14 +33,14 @@ type Entry struct {
 	User     string        // as the store tells it; "" if it keeps the UID only
 	Command  []string      // may be cut by the store
 	Note     string        // why it is there (Request.Note); may be cut by the store
-	Since    time.Time     // when it began to hold or wait, on this host's wall clock; zero: not known
+	Since    time.Time     // when it began to hold or wait, on this host's wall clock; zero if it is not known
 	Age      time.Duration // for how long it has held or waited, or at least that; see SetAge
 	HasAge   bool          // whether Age is known
 	Fence    int64         // holders only
 	Orphaned bool          // the holder's golock is gone; what it started keeps the slot
 	Expires  time.Duration // stores with leases: how long it lasts from now without a renewal
 	TTL      time.Duration // stores with leases: of its lease
-	HeldTill time.Time     // until when the slot stays taken whatever becomes of its holder; zero: not at all
+	HeldTill time.Time     // until when the slot stays taken whatever becomes of its holder; zero without a hold
 	Ended    bool          // nobody holds it any more, it only stays until HeldTill
 	Evicted  string        // by whom it was evicted, while it has not gone yet; "": by nobody
 	Runs     bool          // stores with leases: whether it is for a command (Keeper.HasCommand)
@@ -77,7 +77,7 @@ func (e Entry) NoteText() string {
 	return fmt.Sprintf(", note %q", Printable(e.Note, MaxNote))
 }
 
-// Who names the process of an entry, with at most so many characters of its command.
+// Who names the process of an entry, with at most limit characters of its command.
 func (e Entry) Who(command int) string {
 	who := "a process that cannot be seen" // of another container, or user
 	if e.PID > 0 {

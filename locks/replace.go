@@ -13,7 +13,7 @@ import (
 // themselves: the newest wins.
 type Replacement string
 
-// What a request may replace. ReplaceRunning includes ReplaceWaiting: it evicts
+// A request may replace these. ReplaceRunning includes ReplaceWaiting: it evicts
 // the waiters ahead of it that replace anything, and the holders that replace
 // the running.
 const (

@@ -28,7 +28,7 @@ type Request struct {
 	NoWait bool  // do not queue: *BusyError instead
 	Within []Ref // the enclosing runs of the same lock, outermost first
 
-	MaxQueue *int          // *BusyError if it would have to wait and this many wait already; nil: no limit
+	MaxQueue *int          // *BusyError if it would have to wait and this many wait already; nil if there is no limit
 	Replace  Replacement   // whom it evicts to get ahead
 	Hold     time.Duration // keep the slot until this long after the grant, whatever becomes of its holder
 	Keeper   Keeper        // who stays with the slot
@@ -52,15 +52,15 @@ type Request struct {
 	JoinLimit time.Duration
 
 	// Connected and Answered, if not nil, are called by an entry of a store with leases: when its
-	// server has taken a connection, and when it has answered. From the latter on the store is there,
-	// however slow it is.
+	// server has taken a connection, and when it has answered. After the answer the store counts as
+	// reachable, however slow it is.
 	Connected, Answered func() `json:"-"`
 
 	// Note says why the run is there, in the user's words (CheckNote); "": the user says nothing. A plain
 	// store has no room for it.
 	Note string
 
-	// User is the name of the user who asks, as a networked store publishes it; "": it is not known.
+	// User is the name of the user who asks, as a networked store publishes it; "" if it is not known.
 	User string
 
 	// Command is what ls shows. A networked store publishes it as it is.
@@ -118,5 +118,5 @@ func (r *Request) TellPlace(place int) {
 type Grant struct {
 	Ref   Ref
 	Slots []int // the lowest numbers that were free, ascending, one per unit of weight
-	Fence int64 // grows with every grant of the name; 0: the store has none
+	Fence int64 // grows with every grant of the name; 0 if the store has no fences
 }

@@ -5,7 +5,7 @@ import "cmp"
 // Claim is what the admission rule knows of an entry.
 type Claim struct {
 	Weight   int   // units taken, at least 1
-	Max      int   // at most this many units while this entry holds; 0: no limit of its own
+	Max      int   // at most this many units while this entry holds; 0 if it sets no limit
 	Priority int   // higher goes first
 	Ticket   int64 // the order of arrival in the queue, unique within a name
 }
@@ -24,7 +24,7 @@ func (c Claim) Before(d Claim) bool { return c.Compare(d) < 0 }
 // first waiter only, so nobody is overtaken. Every holder's own promise ("at
 // most max while I run") is kept.
 func Admits(holders []Claim, c Claim) bool {
-	limit := c.Max // 0: none
+	limit := c.Max // 0 means no limit
 	for _, h := range holders {
 		if h.Max != 0 && (limit == 0 || h.Max < limit) {
 			limit = h.Max

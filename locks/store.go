@@ -116,7 +116,7 @@ type Abilities struct {
 	// Unprotected, where the store can see that, describes the commands that golock has become
 	// (KeptByCommand), and that have closed the descriptor of their slot: the command runs on, and the
 	// slot is free. It lists those of one name or of all names (""), and changes nothing. A later run
-	// of the name removes what tells of them. nil: the store does not see them.
+	// of the name removes what tells of them. It is nil if the store cannot see them.
 	Unprotected func(ctx context.Context, name string) ([]Entry, error)
 }
 

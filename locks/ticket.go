@@ -55,7 +55,7 @@ type Lease interface {
 	Confirm(ctx context.Context) error
 
 	// Events gives hints that a renewal should be tried at once. The channel is never closed and
-	// drops what nobody takes; nil: there are no hints.
+	// drops what nobody takes. It is nil if the store gives no hints.
 	Events() <-chan struct{}
 }
 

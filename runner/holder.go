@@ -29,7 +29,7 @@ type Holder struct {
 	Granted func(locks.Grant, locks.Term)
 
 	confirmed bool
-	fault     atomic.Pointer[error] // a panic while the end of Process was awaited; nil: none
+	fault     atomic.Pointer[error] // the panic, if one came while the end of Process was awaited
 }
 
 // Take takes the slot. The lease belongs to the caller. The outcome says why there is none.

@@ -43,7 +43,7 @@ type Run struct {
 	Relay    *signals.Relay
 	Terminal bool // there is a controlling terminal
 
-	TimeLimit  time.Duration // of the command, 0: none
+	TimeLimit  time.Duration // of the command; 0 if there is none
 	StopSignal syscall.Signal
 	KillAfter  time.Duration // from the stop signal to KILL
 	Rewrites   signals.Rewrites
@@ -57,14 +57,14 @@ type Run struct {
 	DieWithGolock bool
 
 	// Sockets is the directory where other golocks of this user look for the one that holds a slot
-	// (package held); nil: there is no status socket.
+	// (package held). A run without it has no status socket.
 	Sockets func() (dir string, err error)
 
 	// Log takes one step of the run: a message and pairs of name and value.
 	Log func(warn bool, message string, pairs ...any)
 
 	// Waits, if not nil, is called when the run has queued, and again after the time that it returns
-	// (0: never). It gets nil when the waiting is over, before the command starts. It may keep the
+	// unless that is 0. It gets nil when the waiting is over, before the command starts. It may keep the
 	// value until the next call.
 	Waits func(w *Waiting) (again time.Duration)
 
@@ -112,8 +112,8 @@ type Outcome struct {
 
 	Began    time.Time
 	Waited   time.Duration // for the slot, or until the waiting ended otherwise
-	Ran      time.Duration // 0: the command did not run
-	Grant    locks.Grant   // zero: there was no slot
+	Ran      time.Duration // 0 if the command did not run
+	Grant    locks.Grant   // zero if there was no slot
 	Unlocked bool          // the command ran without one (Run.Unavailable)
 
 	// Unreachable says that the store was out of reach, or refused for a reason that passes. The kind is
@@ -268,7 +268,7 @@ func (s *supervisor) reserve() (free func(), err error) {
 	return func() { closeAll(taken) }, cmp.Or(err, lack)
 }
 
-// take takes so many descriptors. After an error it has taken fewer.
+// take takes count descriptors. After an error it has taken fewer.
 func take(count int) (taken []int, err error) {
 	for len(taken) < count && err == nil {
 		var pair [2]int

@@ -72,30 +72,32 @@ func (w *watchdog) spawn() error {
 	if err != nil {
 		return os.NewSyscallError("socketpair", err)
 	}
-	theirs := fdtable.MoveHigh(pair[1])
-	defer unix.Close(theirs)
+	watchdogEnd := fdtable.MoveHigh(pair[1])
+	defer unix.Close(watchdogEnd)
 	// The watchdog releases with this program, also if a newer version has replaced it meanwhile.
-	own := -1
+	golockProgram := -1
 	if fd, err := unix.Open(ownProgram, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
-		own = fdtable.MoveHigh(fd)
-		defer unix.Close(own)
+		golockProgram = fdtable.MoveHigh(fd)
+		defer unix.Close(golockProgram)
 	}
 	group := 0
 	if r.Terminal {
 		group = unix.Getpgrp()
 	}
 	program := &command{
-		env: w.run.cmd.env[:w.run.cmd.common], inherit: []int{theirs, own},
-		argv: append([]string{WatchdogName, strconv.Itoa(theirs), strconv.Itoa(group), strconv.Itoa(own)}, w.run.cmd.argv...),
+		env: w.run.cmd.env[:w.run.cmd.common], inherit: []int{watchdogEnd, golockProgram},
+		argv: append([]string{WatchdogName, strconv.Itoa(watchdogEnd), strconv.Itoa(group), strconv.Itoa(golockProgram)},
+			w.run.cmd.argv...),
 	}
-	// Not in golock's group, whose members are stopped and killed with the job. But a child of
-	// golock's in another group of the session would keep the kernel from seeing that nobody would
-	// continue a stopped job (setpgid(2), "orphaned process group").
+	// The watchdog is not in golock's group, whose members are stopped and killed with the job. An
+	// orphaned group is the exception (setpgid(2)): the kernel does not let its members stop, because
+	// nobody would continue them. A child in another group of the session would hide that it is orphaned.
 	attr := &syscall.SysProcAttr{Setpgid: !r.Terminal || !groupIsOrphaned()}
-	for _, path := range []string{w.program, ownProgram} {
-		if w.pid == 0 && path != "" {
-			r.Relay.AsCaller(func() { w.pid, err = program.fork(path, program.argv, attr) })
-		}
+	if w.program != "" {
+		r.Relay.AsCaller(func() { w.pid, err = program.fork(w.program, program.argv, attr) })
+	}
+	if w.pid == 0 { // there is no such program, or it cannot be executed
+		r.Relay.AsCaller(func() { w.pid, err = program.fork(ownProgram, program.argv, attr) })
 	}
 	if err != nil {
 		unix.Close(pair[0])

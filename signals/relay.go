@@ -31,7 +31,7 @@ type Relay struct {
 	catchesIgnored bool // CatchIgnored was called
 
 	timer          int   // the descriptor of a timer
-	wakeAt         int64 // when the timer expires, CLOCK_BOOTTIME in nanoseconds; 0: never
+	wakeAt         int64 // when the timer expires, CLOCK_BOOTTIME in nanoseconds; 0 if it is not set
 	timerIsRefused bool  // the kernel refused to set the timer
 
 	watched []int    // descriptors that also make Next return

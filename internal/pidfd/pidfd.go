@@ -19,7 +19,7 @@ import (
 // Process is an open descriptor of a process.
 type Process struct {
 	fd          int
-	pid         int  // 0: unknown
+	pid         int  // 0 if it is not known
 	isDirectory bool // the descriptor is the directory in /proc, not a pidfd
 }
 

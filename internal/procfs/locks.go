@@ -11,7 +11,7 @@ type Lock struct {
 	Kind    string // FLOCK, POSIX, OFDLCK ...
 	Waiting bool   // a process waits for this lock
 	Shared  bool
-	PID     int    // the process that locked; 0: it is in another pid namespace; -1: the kernel does not say
+	PID     int    // the process that locked; 0 if it is in another pid namespace, -1 if the kernel does not say
 	File    string // MAJOR:MINOR:INODE; the device can differ from the one of stat(2)
 	Start   string // the first byte of the locked range
 }

@@ -18,7 +18,7 @@ import (
 // format is the number of the layout that this program writes and understands.
 const format = 3
 
-// What a name's directory contains besides the versions.
+// These are the files in a name's directory beside the versions.
 const (
 	headFile   = "name"  // format and name
 	recordsDir = "data"  // a file for each entry

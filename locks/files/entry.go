@@ -37,7 +37,7 @@ type entry struct {
 	position atomic.Pointer[position]
 	term     atomic.Pointer[locks.Term] // of the last good heartbeat
 
-	// What follows belongs to the step that has the semaphore.
+	// Only the step that has the semaphore uses the fields below.
 	state           *state // that was seen last
 	member          member // its ticket is 0 until it has a place in the queue
 	record          record
@@ -49,7 +49,7 @@ type entry struct {
 
 // position is where an entry was in the queue when it looked last.
 type position struct {
-	version int64         // 0: it has not looked yet
+	version int64         // 0 before the first look
 	changed locks.Instant // when it saw another version than before
 }
 

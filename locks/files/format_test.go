@@ -9,7 +9,7 @@ import (
 	"golock/test/testkit"
 )
 
-// What other versions read has not changed without a new number.
+// The format that other versions read changes only together with its number.
 func TestFormat(t *testing.T) {
 	r := record{
 		Owner:    owner.Owner{Host: "host", PID: 1, UID: 2, User: "user", Runs: true, Command: []string{"a", "b"}},

@@ -18,14 +18,14 @@ import (
 type observation struct {
 	Heartbeat string        `json:"beat"`
 	Since     locks.Instant `json:"since"`
-	changes   int           // heartbeats that this process saw begin; 0: it comes from the notes
+	changes   int           // the number of heartbeats that this process saw begin; 0 if it comes from the notes
 }
 
 // observations are what this process, and those of which it has notes, have seen in a
 // directory.
 type observations struct {
 	mu       sync.Mutex
-	byRecord map[string]observation // nil: the notes are not read yet
+	byRecord map[string]observation // nil before the notes are read
 	isNew    bool                   // there are some that are not in the notes
 }
 
@@ -33,7 +33,7 @@ type observations struct {
 type observedEntry struct {
 	*member
 	record    record
-	phase     byte          // of its last heartbeat; 0: it has none
+	phase     byte          // the phase of its last heartbeat; 0 if it has none
 	unchanged time.Duration // for which the heartbeat has been the same
 	alive     bool          // this process has seen it change
 	sameClock bool          // its instants are of this process' clock

@@ -40,7 +40,7 @@ const (
 	phaseJoined    = 'j'
 	phaseAccepted  = 'a' // the owner knows that it holds: there may be a command
 	phaseReleased  = 'l' // it gives up what it has; its hold stays
-	phaseWithdrawn = 'w' // likewise, and its hold is void
+	phaseWithdrawn = 'w' // it gives up what it has, and its hold is void
 )
 
 // leaves reports whether the owner has given the entry up.

@@ -31,11 +31,11 @@ type member struct {
 	ttl         time.Duration
 
 	hold    time.Duration // the slots stay taken for so long from the grant on
-	granted locks.Instant // on the owner's clock; 0: not known yet
+	granted locks.Instant // on the owner's clock; 0 if it is not known yet
 	rest    time.Duration // Ended: what was left of the hold when the holder left
 	extra   string        // words that a later version has added to its line
 
-	flaw error  // why golock cannot have written its line; nil: it can
+	flaw error  // why golock cannot have written its line; nil if it can
 	line string // then: that line. It is kept until the entry is evicted or its time is over
 }
 

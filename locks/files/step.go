@@ -20,14 +20,14 @@ type step struct {
 	*directory
 	question queue.Question // none: the state is only read
 	member   member         // the entry; as it is to be if it is new
-	entry    *entry         // that asks; nil: none
+	entry    *entry         // the entry that asks; nil if none does
 
 	mustExist   bool // the entry was in the queue: if it is not any more, nothing is done
 	isList      bool // no version is made, and what is read is of one moment
 	force       bool // a version is made even if nothing changes
 	skipWaiters bool // waiters are observed only if not all just wait on
 
-	keep func(o *observedEntry) bool // dead entries that stay; nil: none
+	keep func(o *observedEntry) bool // which dead entries stay; nil if none does
 }
 
 // step is one of the entry.
@@ -53,7 +53,7 @@ type result struct {
 const (
 	shortestPause = 500 * time.Microsecond
 	longestPause  = 64 * time.Millisecond
-	pauseAttempts = 16 // the longest pause is that of so many attempts, if they take longer
+	pauseAttempts = 16 // the longest pause is the time of this number of attempts, if they take longer
 )
 
 // maxStale is how many attempts of a step may meet a file that another host is just removing.

@@ -17,7 +17,7 @@ import (
 // sweepPause is how long a sweep waits until it looks again.
 const sweepPause = 100 * time.Millisecond
 
-// sweepShare limits the work: a sweep pauses for so many times as long as it has looked.
+// sweepShare limits the work: a sweep pauses for this multiple of the time that it has looked.
 const sweepShare = 3
 
 // sweepLimit bounds a sweep. What it has seen is noted: a later one knows since when a heartbeat has

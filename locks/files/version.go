@@ -120,20 +120,23 @@ func (h *handle) readVersion(n int64) ([]byte, error) {
 
 // current reads the highest version. There is no state if it was removed meanwhile.
 func (h *handle) current() (s *state, l listing, err error) {
-	if l, err = h.list(); err != nil {
+	l, err = h.list()
+	if err != nil {
 		return nil, l, err
 	}
 	name := versionName(l.highest)
 	text, err := h.readVersion(l.highest)
-	if err == unix.ENOENT {
-		if latest, err := h.list(); err != nil || latest.highest > l.highest {
-			return nil, l, err
-		}
-	} else if err != nil && err != errForeign {
-		return nil, l, h.fault("read", name, err)
-	}
-	if err == nil {
+	switch err {
+	case nil:
 		s, err = parseState(text)
+	case unix.ENOENT: // a later version has replaced it, or the listing names what cannot be read
+		latest, failed := h.list()
+		if failed != nil || latest.highest > l.highest {
+			return nil, l, failed
+		}
+	case errForeign:
+	default:
+		return nil, l, h.fault("read", name, err)
 	}
 	if err != nil {
 		return nil, l, h.damaged(name, err)

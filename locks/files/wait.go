@@ -161,7 +161,7 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (lease.Answe
 	}
 }
 
-// moved reports whether there are so many new versions that the entry has to look.
+// moved reports whether there are enough new versions that the entry has to look.
 func (e *entry) moved(ctx context.Context, by int) bool {
 	at := e.position.Load()
 	moved, err := lease.Await(ctx, func() (bool, error) {
@@ -170,7 +170,7 @@ func (e *entry) moved(ctx context.Context, by int) bool {
 	return moved || err != nil
 }
 
-// moved reports whether there are so many new versions, or no directory. It opens the
+// moved reports whether there are enough new versions, or no directory. It opens the
 // directory anew, as readAt does.
 func (d *directory) moved(version, by int64) bool {
 	h, err := d.open()

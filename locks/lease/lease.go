@@ -53,7 +53,7 @@ func Abilities[S interface {
 type Answer struct {
 	queue.Outcome
 	Grant locks.Grant   `json:"-"` // Granted, Held
-	TTL   time.Duration `json:"-"` // likewise
+	TTL   time.Duration `json:"-"` // Granted, Held
 	Epoch string        // the stretch of time in which the store forgot nothing
 
 	Nap queue.Nap `json:"-"` // Queued: how to wait until it asks again
@@ -77,7 +77,7 @@ type Entry interface {
 	// sent. near is called when the waiter is one of the first two. An error is final.
 	Sleep(ctx context.Context, nap queue.Nap, near func()) (a Answer, sent locks.Instant, err error)
 
-	// Events are hints about a lease, as in locks.Lease; nil: there are none.
+	// Events are hints about a lease, as in locks.Lease; nil if the store gives none.
 	Events() <-chan struct{}
 
 	// Close closes connections and files. Ask may be called after that.

@@ -16,12 +16,12 @@ type Ticket struct {
 	store      string
 	request    locks.Request
 	replaced   []locks.Entry
-	lease      *Lease    // nil: not granted yet
+	lease      *Lease    // nil before the grant
 	postponed  bool      // not in the queue: it is asked again after the quarantine
 	end        time.Time // until when it may be postponed
 	place      int
 	nap        queue.Nap
-	quarantine *locks.QuarantineError // of the last answer
+	quarantine *locks.QuarantineError // what the last answer said of a quarantine
 }
 
 // Join implements locks.Store. It tries again until ctx ends.

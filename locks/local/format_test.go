@@ -8,7 +8,7 @@ import (
 	"golock/test/testkit"
 )
 
-// What other versions read has not changed without a new number.
+// The format that other versions read changes only together with its number.
 func TestFormat(t *testing.T) {
 	file := tableFile(header{checkedPath: 1, next: 2, fence: 3, name: "n"}, record{
 		stored: stored{

@@ -88,8 +88,8 @@ func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {
 	newcomer.openGate()
 }
 
-// Who is in the queue waits for the gate as long as it takes, and leaves as
-// quickly as ever.
+// A waiter in the queue waits for the gate without a limit, and still leaves without delay when it
+// gives up.
 func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {
 	t.Parallel()
 	s := New(t.TempDir())
@@ -110,7 +110,7 @@ func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {
 	locktest.Release(t, stays.ExpectGrant())
 }
 
-// Who gives up at the gate closes its file while a goroutine still sleeps on
+// A waiter that gives up at the gate closes its file while a goroutine still sleeps on
 // it. That one must not open the gate of another file that has got the same
 // descriptor number since.
 func TestGivingUpAtTheGateOpensNoOther(t *testing.T) {

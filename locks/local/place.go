@@ -37,7 +37,7 @@ type place struct {
 type view struct {
 	position int
 	front    *record  // the waiter before this one; sleep until it no longer waits
-	holders  []record // if front is nil: sleep until enough of these no longer hold
+	holders  []record // if front is nil, the waiter sleeps until enough of these no longer hold
 	removed  bool     // the holders of a removed file are in the way; look again after a moment
 	damaged  bool     // the table cannot be read; look again after a moment
 }

@@ -71,7 +71,7 @@ func TestSweepFreesRecordsOfTheDead(t *testing.T) {
 	locktest.ExpectBusy(t, s, "x")
 }
 
-// A table that cannot be read says nothing; the locks do.
+// A sweep of a table that cannot be read goes by the kernel locks alone.
 func TestSweepOfDamagedFile(t *testing.T) {
 	t.Parallel()
 	s := New(t.TempDir())

@@ -347,9 +347,9 @@ func fingerprint(t *testing.T, path string) string {
 	return fmt.Sprintf("%d %v %x", info.Size(), info.Mode(), head[:n])
 }
 
-// What somebody uses is left alone, and whoever comes is told. The holders notice nothing.
-// Who waits by a table that cannot be read any more goes on, and gets the slot when nobody holds.
-// What nobody uses any more is repaired in silence.
+// A damaged file that somebody uses is left as it is, and newcomers are told. The holders notice nothing.
+// A waiter whose table cannot be read any more goes on, and gets the slot when nobody holds. A damaged
+// file that nobody uses is repaired in silence.
 func TestDamagedFileIsLeftAloneWhileSomebodyUsesIt(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {

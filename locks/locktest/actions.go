@@ -114,8 +114,8 @@ func (c *workload) join(worker int, held []*member, rng *rand.Rand) {
 		return
 	}
 	out := output{replaced: c.replaced(ticket.Replaced())}
-	// Who replaces a holder queues. If another holder goes meanwhile, Join gives the slot.
-	// What only a hold kept is gone at once.
+	// An entry that replaces a holder queues. If another holder leaves meanwhile, Join gives it the slot.
+	// A slot that only a hold kept is free at once.
 	twoSteps := slices.ContainsFunc(ticket.Replaced(), func(e locks.Entry) bool {
 		return e.State == locks.Holding && !e.Ended
 	})
@@ -174,8 +174,8 @@ func (c *workload) granted(m *member, l locks.Lease) {
 	m.waiting, m.lease = false, l
 	c.mu.Unlock()
 	if m.request.Hold > 0 && !m.stays {
-		// Nobody makes the event that the hold ends. It cannot come sooner than the
-		// hold after the grant; how much later is not asked here.
+		// The end of a hold is an event that nobody causes. It cannot come before the hold is over; the
+		// history does not say how much later it comes.
 		const precision = 3 * time.Millisecond // stores count in milliseconds
 		c.recordOf(m, opHoldEnd, output{}, m.joined+int64(m.request.Hold-precision), never)
 	}

@@ -14,10 +14,9 @@ import (
 	"golock/test/testkit"
 )
 
-// Chaos lets actors use two names of a store with leases while something happens
-// to its server, n times, after some of them have been in or given up. Never are
-// more inside than the rule allows; at the end nothing is left. If happens is nil, nothing
-// does, and nobody vanishes.
+// Chaos lets actors use two names of a store with leases. After every few acts it calls happens, with the
+// number of that call, to disturb the server. There are never more actors inside than the rule allows,
+// and at the end nothing is left. If happens is nil, nothing is disturbed and no actor vanishes.
 func Chaos(t *testing.T, open func() locks.Store, happens func(n int)) {
 	t.Helper()
 	const actors, between = 8, 6
@@ -70,9 +69,8 @@ type ledger struct {
 	visits int
 }
 
-// enter notes somebody who has been let in. Who is inside longer than his lease
-// lasts, because the machine is too busy to let him go, does not count: a runner
-// would have killed what he does.
+// enter notes an actor that was let in. Actors whose leases have ended do not count, although a busy
+// machine has not let them leave yet: a runner would have killed their commands.
 func (b *ledger) enter(t *testing.T, claim locks.Claim, l locks.Lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -51,8 +51,8 @@ func testEntries(t *testing.T, w *world) {
 	}
 }
 
-// Who knows no more than an ID learns whether a command runs for it, and evicts nobody with
-// that of what has gone.
+// A caller that knows only an ID learns whether a command runs for it. The ID of an entry that has gone
+// evicts nobody.
 func testFind(t *testing.T, w *world) {
 	s := w.open()
 	queue := s.Abilities().Queue
@@ -85,8 +85,8 @@ func testFind(t *testing.T, w *world) {
 	find(kept, locks.Holding, false)
 }
 
-// Who knows no more than an ID renews what another one has taken, and gives it back: then
-// that one has lost it, and gets nothing back.
+// A caller that knows only an ID renews a lease that another one has taken, and releases it. Then the
+// other one has lost the lease, and has nothing to release.
 func testAttach(t *testing.T, w *world) {
 	s := w.open()
 	leases := s.Abilities().Leases
@@ -146,8 +146,8 @@ func testEnded(t *testing.T, w *world) {
 	}
 }
 
-// Whoever cleans up again and again is in nobody's way: never are two inside, and what is
-// held, waited for, or stays for its time alone is left.
+// Sweeps at any time disturb nobody: never are two inside, and entries that hold, wait or have a hold
+// stay.
 func testSweep(t *testing.T, w *world) {
 	s := w.open()
 	leases := s.Abilities().Leases != nil

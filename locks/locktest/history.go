@@ -177,7 +177,7 @@ func (c *workload) drain() {
 	c.fail("nobody has held anything for %v, and somebody waits", latest)
 }
 
-// remaining are those who hold, and those whose hold stays. It gives the latter once.
+// remaining returns the members that hold, and, once each, those whose hold keeps a slot.
 func (c *workload) remaining() (held, staying []*member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,11 +27,11 @@ type Engine struct {
 	// Open opens the store of such a URL. It is called in other processes too.
 	Open func(url string) (locks.Store, error)
 
-	// TTL is that of requests from processes which the suite may kill; what
-	// they held is free again after it. A store without leases needs none.
+	// TTL is the lease time of the processes that the suite may kill. Their slots are free again after
+	// it. A store without leases needs none.
 	TTL time.Duration
 
-	// Blind is a store that cannot see that a waiter has died before its TTL is over.
+	// Blind says that the store cannot see that a waiter has died before its TTL is over.
 	Blind bool
 
 	// Only has the names of the tests to run, for a store that differs from another one in little.

@@ -73,8 +73,8 @@ func verdictOn(of promises, events []event) porcupine.CheckResult {
 	return check(newModel(2, of), history, of)
 }
 
-// What no store may do is listed. What stores do is not taken for that: their own histories show
-// it, and here what rarely happens.
+// The checker refuses what no store may do. It accepts what stores do: their own histories show that,
+// and the rare cases are here.
 func TestCheckerSees(t *testing.T) {
 	const yes, no = porcupine.Ok, porcupine.Illegal
 	kernel, sleepers := promises{unordered: true}, promises{unordered: true, sleepers: true}

@@ -11,7 +11,7 @@ import (
 	"golock/test/testkit"
 )
 
-// What a store promises whose URL is the lock, beside its histories.
+// These tests show what a store promises whose URL is the lock, beside its histories.
 
 // With kill -9 of the holder the slot is free, unless something lives that inherited it; with a
 // release it is free in any case, except for abstract names.

@@ -30,7 +30,7 @@ func testPriority(t *testing.T, w *world) {
 	}
 }
 
-// Who would be one too many in the queue is turned away and leaves nothing
+// A newcomer that the queue has no room for is turned away and leaves nothing
 // behind.
 func testMaxQueue(t *testing.T, w *world) {
 	s := w.open()
@@ -229,8 +229,8 @@ func testHoldEnds(t *testing.T, w *world) {
 	}
 }
 
-// So does the next but one, which was not in front when the hold began: it gets
-// the slot then, and not when it would look by itself. A hold that ends before its run
+// The second waiter, which was not in front when the hold began, also gets
+// the slot when the hold ends, and not when it would look by itself. A hold that ends before its run
 // changes nothing.
 func testHoldEndsBehind(t *testing.T, w *world) {
 	const span = time.Second
@@ -266,8 +266,8 @@ func testHoldKilled(t *testing.T, w *world) {
 	w.join("evicted", 1).admitted()
 }
 
-// What nobody holds any more ends at once when it is evicted, for the newest of those
-// that replace each other behind it.
+// A slot that only a hold keeps is free at once when the hold is evicted. It goes to the newest of the
+// waiters that replace each other.
 func testHoldEvicted(t *testing.T, w *world) {
 	s := w.open()
 	holder := w.granted("n", 1, Hold(time.Hour))

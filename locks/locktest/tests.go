@@ -125,7 +125,7 @@ func testNotOvertaken(t *testing.T, w *world) {
 	}
 }
 
-// Who gives up is gone from the queue at once, and those behind move up.
+// A waiter that gives up leaves the queue at once, and those behind it move up.
 func testLeave(t *testing.T, w *world) {
 	s := w.open()
 	holder := w.granted("n", 1)
@@ -237,6 +237,6 @@ func testNested(t *testing.T, w *world) {
 	}
 	Release(t, outer)
 	heavy.expect("granted")
-	// Who is no longer held is nobody's enclosing run.
+	// A run that has released its slot encloses nobody.
 	w.queued("n", 2, Within(within))
 }

@@ -20,7 +20,7 @@ type mix struct {
 	units                 []int         // the maxima that are asked for
 	weights, priorities   bool
 	holds                 bool
-	patience              int      // one in so many does not wait
+	patience              int      // one request of this number does not wait
 	words                 []string // what a worker does, each as often as it is likely
 }
 
@@ -55,10 +55,10 @@ type member struct {
 
 	// Guarded by the workload's mutex.
 	waiting  bool
-	left     int64 // when it was told to leave; 0: it was not
+	left     int64 // when it was told to leave; 0 if it was not
 	lease    locks.Lease
 	released bool
-	stays    bool // after its release, for longer than the history
+	stays    bool // its hold lasts longer than the history
 }
 
 // newWorkload makes the workload of a round. Its seed decides everything except the order in which the

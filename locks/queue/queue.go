@@ -127,8 +127,8 @@ func (d *decision) enqueue(e Entry) int {
 	return at
 }
 
-// ahead returns an entry's index among the waiters of the view. first: it comes before
-// all that are not Absent. known: no waiter outside the view is before it.
+// ahead returns an entry's index among the waiters of the view. first means that it comes before
+// all that are not Absent. known means that no waiter outside the view is before it.
 func (d *decision) ahead(e *Entry) (at int, first, known bool) {
 	first = true
 	for ; at < len(d.Waiters) && d.Waiters[at].before(e); at++ {

@@ -14,9 +14,9 @@ const (
 	// its place, which locks nothing that the front needs.
 	StepPlaces = 3
 
-	// ObservedPlaces is how many waiters a step observes where the store cannot tell who is dead: so
-	// many at the front, and so many just before the waiter that makes the step. Each one costs the
-	// reading of a file.
+	// ObservedPlaces is how many waiters a step observes where the store cannot tell who is dead: this
+	// number at the front, and the same number just before the waiter that makes the step. Each one
+	// costs the reading of a file.
 	ObservedPlaces = 4
 
 	// OutagePlaces are the first places, whose waiters ask at the first pace as long as the store is
@@ -58,16 +58,16 @@ func AskEvery(ttl time.Duration) time.Duration { return ttl / 3 }
 
 // Abilities are what a store can do for those who wait, and what they may cost it.
 type Abilities struct {
-	Wakes       int     // so many of the first waiters can be woken; the others look again and again
-	Connections int     // so many of the first waiters may keep a connection that nobody wakes
+	Wakes       int     // the number of first waiters that can be woken; the others look again and again
+	Connections int     // the number of first waiters that may keep a connection although nobody wakes them
 	Peeks       Spacing // the looks of those that nobody wakes whether the queue has moved
 
 	// Observes says that only steps of waiters find out who is dead. They are frequent there.
 	Observes bool
 }
 
-// Spacing says how far apart the looks of a waiter are: Least, longer by LeastPerTurn for each turn
-// before its own. If Most is not 0 the pauses grow with the time for which the queue does not move, up
+// Spacing is the pause between two looks of a waiter. It is at least Least, plus LeastPerTurn for each
+// turn before the waiter's own. If Most is not 0, the pause grows as long as the queue does not move: up
 // to Most, or up to MostPerTurn for each turn if that is longer.
 type Spacing struct {
 	Least, LeastPerTurn time.Duration
@@ -80,7 +80,7 @@ const slowestPeek = time.Second
 // Waiter is whom a schedule is for.
 type Waiter struct {
 	Place   int // 1 is the next
-	Turns   int // so many hand-offs come before it holds, as far as is known; at least 1
+	Turns   int // the number of hand-offs until it holds, as far as is known; at least 1
 	TTL     time.Duration
 	IsWoken bool // all who are before it can wake it
 	Fits    bool // only the quarantine or waiters before it are in its way
@@ -99,7 +99,7 @@ type Nap struct {
 // Peek is how a waiter looks whether the queue has moved.
 type Peek struct {
 	Least, Most time.Duration // the pause between two looks
-	Moves       int           // it asks when the queue has moved so often; 0: it does not peek
+	Moves       int           // the number of moves of the queue after which it asks; 0 if it does not peek
 }
 
 // Pause is the pause before the next look at a queue that has not moved for so long: short commands
@@ -150,8 +150,8 @@ func (a Abilities) AfterLook(overdue time.Duration, w Waiter) Nap {
 	return n
 }
 
-// nextEvents are the times until something can change for a waiter without a word from anybody. Those
-// that are not positive do not count. Who observes others looks often enough without them.
+// nextEvents returns the times until something can change for a waiter without a wake-up. The caller
+// ignores those that are not positive. A waiter that observes others looks often enough without them.
 func (a Abilities) nextEvents(v *View, w Waiter) (events []time.Duration) {
 	if a.Observes {
 		return nil
@@ -182,8 +182,8 @@ const (
 	turnPause    = 200 * time.Millisecond // for each turn, where nobody is woken
 	behindFirst  = 50 * time.Millisecond  // just behind those who are woken
 	behindPause  = 20 * time.Millisecond  // longer by this for each place
-	observePause = time.Second            // of a waiter that observes others, at most; of
-	observeFront = 32                     // those within so many turns. It grows behind them
+	observePause = time.Second            // the longest pause of a waiter that observes others
+	observeFront = 32                     // behind this number of turns, that pause grows
 )
 
 // pause is how long a waiter sleeps that nobody wakes.
@@ -225,7 +225,7 @@ func (a Abilities) nap(w Waiter, limit time.Duration) Nap {
 	return n
 }
 
-// peek gives the pauses of a waiter with so many turns before its own.
+// peek returns the pauses of a waiter that has a number of turns before its own.
 func (s Spacing) peek(turns int) Peek {
 	n := time.Duration(turns)
 	p := Peek{Least: s.Least + n*s.LeastPerTurn}
@@ -237,11 +237,11 @@ func (s Spacing) peek(turns int) Peek {
 
 // Pace is how a waiter has advanced in the queue.
 type Pace struct {
-	place  int           // 0: none
-	seen   time.Time     // when it was there
-	moved  time.Time     // when it came there
-	places int           // so many places in its last move,
-	in     time.Duration // that took so long
+	place  int           // 0 before the first look
+	seen   time.Time     // when it last found itself at the place
+	moved  time.Time     // when it first found itself at the place
+	places int           // how many places it advanced in its last move
+	in     time.Duration // how long that move took
 }
 
 // At is the pace of a waiter that finds itself at a place.

@@ -24,17 +24,17 @@ type Entry struct {
 	State   State
 	Claim   locks.Claim
 	Replace locks.Replacement
-	Evicted string // by whom; "": it is not
-	Slots   []int  // Offered, Holding and Ended
-	Fence   int64  // likewise
-	Invalid bool   // only its ID, state, evictor and times count
+	Evicted string // who evicted it; "" if nobody did
+	Slots   []int  // of an entry that is Offered, Holding or Ended
+	Fence   int64  // of an entry that is Offered, Holding or Ended
+	Invalid bool   // the store could not read the entry: only its ID, state, evictor and times count
 
 	Reachable bool // a waiter that an offer reaches; another one has to ask before it gets a slot
 	Absent    bool // a waiter that is overdue: it loses an offer, and is passed over until it asks
 
 	// HoldLeft is what is left of the hold of a holder: if it releases its slots before that is over,
 	// its entry becomes Ended. Left is how long it takes until a waiter is overdue, or a holder's
-	// lease and hold are over, unless somebody prolongs them; 0: the store does not tell.
+	// lease and hold are over, unless somebody prolongs them. It is 0 if the store does not tell.
 	HoldLeft, Left time.Duration
 }
 
@@ -44,7 +44,7 @@ type View struct {
 	Epoch   string // a stretch of time in which the store forgot nothing
 
 	Quarantined    bool          // nobody gets a slot
-	QuarantineLeft time.Duration // for so long; 0: the store does not tell
+	QuarantineLeft time.Duration // the rest of the quarantine; 0 if the store does not tell
 
 	// Invalid are entries of the queue whose time may not be over and whose claims and slots are not
 	// known. Nobody gets a slot, and nobody joins, as long as there are any.
@@ -53,9 +53,9 @@ type View struct {
 	Holders []Entry // all that have slots
 	Waiters []Entry // the first ones, in order; at least one that is not Absent, if there is any
 	More    bool    // there are others behind them
-	Own     *Entry  // that of the question, in any state; nil: there is none
+	Own     *Entry  // the entry that asks, in any state; nil if the store has none
 
-	Ahead       int     // if there are More: how many wait before one that joins and is not in Waiters
+	Ahead       int     // if More: the number of waiters before a newcomer that is not in Waiters
 	Total       int     // number of all waiters
 	Replaceable []Entry // all waiters with Replace, for a newcomer with Replace
 }
@@ -89,10 +89,10 @@ type Decision struct {
 	Fits     bool    // Busy, Nested, Queued: only the quarantine or waiters before it are in its way
 
 	Counter int64    // raised if tickets or fences were given
-	Put     []Entry  // new and changed entries
-	Told    []string // IDs of waiters to wake: they have an offer, were evicted, or have to ask again
-	Due     string   // ID of the first waiter if it could have a slot and is not Reachable
-	Again   bool     // slots may be left for waiters that the view does not show: Look, with more of them
+	Put     []Entry  // the new and the changed entries
+	Told    []string // the IDs of waiters to wake: they have an offer, were evicted, or have to ask again
+	Due     string   // the ID of the first waiter, if it could have a slot and is not Reachable
+	Again   bool     // slots may be left for waiters that the view does not show: Look with a longer view
 
 	// Invalid are entries because of which the question cannot be answered. Then there is
 	// nothing else.

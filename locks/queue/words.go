@@ -25,7 +25,7 @@ const (
 	Granted  Verdict = "granted"
 	Queued   Verdict = "waiting"
 	Busy     Verdict = "busy"   // no slot, and the request does not wait
-	Nested   Verdict = "nested" // likewise: it would wait for an enclosing run
+	Nested   Verdict = "nested" // refused as Busy is, because it would wait for an enclosing run
 	Gone     Verdict = "gone"   // the entry has left or was removed
 	Evicted  Verdict = "evicted"
 	Held     Verdict = "held"

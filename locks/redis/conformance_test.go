@@ -55,7 +55,7 @@ func TestChaos(t *testing.T) {
 	locktest.AwaitEntries(t, direct, "a", locktest.Counts{})
 }
 
-// What other versions read has not changed without a new number. Of what differs each time
+// The format that other versions read changes only together with its number. Of what differs each time
 // only the form counts.
 func TestFormat(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ func stateOf(t testing.TB, server *redistest.Server) string {
 	return server.Do("KEYS", "golock:*:s").([]any)[0].(string)
 }
 
-// recordOf reads the record of an entry; nil: there is none.
+// recordOf reads the record of an entry, or returns nil.
 func recordOf(t testing.TB, server *redistest.Server, key, id any) (r map[string]any) {
 	t.Helper()
 	text, _ := server.Do("HGET", key, id).(string)

@@ -98,7 +98,7 @@ func (x *Examination) mayCreate(ctx context.Context) error {
 	nothing := s.quote(fmt.Sprintf("%s_%x", s.target.table, rand.Uint32()))
 	_, err := x.Ask(ctx, fmt.Sprintf(s.dialect.TryCreate, s.table, nothing))
 	switch s.verdict(err) {
-	case NoTable, Exists: // the latter: it has been made in between
+	case NoTable, Exists: // Exists means that somebody has made it in between
 		return nil
 	}
 	return err
@@ -139,7 +139,7 @@ func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
 // wakeUp tells whether connections are the server's own.
 func (x *Examination) wakeUp() {
 	s := x.session.store
-	if s.target.waiters > 0 && s.noNotify.Load() {
+	if s.target.waiters != 0 && s.noNotify.Load() {
 		x.Add(locks.Note, "pooler", poolerText,
 			"locks are as safe as without it, but who waits cannot be woken and looks again now and then",
 			"connect to the server itself")

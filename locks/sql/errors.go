@@ -54,7 +54,7 @@ func (s *Store) judge(err error, changed lease.RefusalKind) error {
 	kind := lease.ForGood
 	switch verdict {
 	case Refused:
-	case Passing, AtOnce: // the latter has been tried often enough
+	case Passing, AtOnce: // AtOnce comes here after enough attempts
 		kind = lease.Passing
 	case ForNewcomers:
 		kind = lease.ForNewcomers

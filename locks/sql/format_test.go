@@ -9,7 +9,7 @@ import (
 	"golock/test/testkit"
 )
 
-// What other versions read has not changed without a new number.
+// The format that other versions read changes only together with its number.
 func TestFormat(t *testing.T) {
 	s := &Store{dialect: Dialect{Text: "TEXT(%d)", Table: "%[2]s\n%[3]s\n"}}
 	text := s.tableText() + s.insertFirst(firstRow("server", 1, 2)) + "\n" + columns + "\n"

@@ -18,8 +18,8 @@ import (
 	"golock/test/testkit"
 )
 
-// Whatever is done first with a name after the server has come back: those whom
-// it has forgotten are waited for, and may come back.
+// Whatever the first step is after the server has come back: nothing is granted until the holders that
+// the server has forgotten had the time to come back.
 func TestRestartIsSeenByWhoeverComesFirst(t *testing.T) {
 	first := map[string]func(t *testing.T, s *sql.Store, known locks.Lease){
 		"a release": func(t *testing.T, _ *sql.Store, known locks.Lease) { locktest.Release(t, known) },

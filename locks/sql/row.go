@@ -20,7 +20,7 @@ const format = 4
 // The states of a row that is not an entry's. Those of entries are queue's.
 const (
 	tableRow queue.State = 'T' // the table's own; lock_key and entry_id are empty
-	nameRow  queue.State = 'N' // a name's own; entry_id is empty
+	nameRow  queue.State = 'N' // the row of the name itself, whose entry_id is empty
 )
 
 // columns are those of an entry, but for the name's key. Other rows have their own: see nameState and
@@ -32,7 +32,7 @@ const (
 //	due       a waiter that has not asked again by then is passed over; an offer that
 //	          is not accepted by then is void
 //	since     when it began to hold, or to wait
-//	max_units 0: none
+//	max_units 0 if the entry has no limit
 //	hold      until when the slot stays taken in any case; of a waiter, for how long
 //	conn      the waiter's connection, if it can be woken; else 0
 //	replaces  what its --replace said
@@ -96,7 +96,7 @@ type row struct {
 	conn      int64
 	info      string
 	login     string
-	flaw      error // why golock cannot have written it; nil: it can
+	flaw      error // why golock cannot have written the row; nil if it can
 }
 
 // until is when an entry ends unless it is prolonged.

@@ -25,7 +25,7 @@ type session struct {
 
 	mu     sync.Mutex
 	conn   Conn
-	number int64 // of the connection at the server; 0: not known yet
+	number int64 // the number of the connection at the server; 0 if it is not known yet
 }
 
 // disconnect closes the connection until the session is used again.
@@ -206,7 +206,7 @@ func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
 	return t, nil
 }
 
-// turnedAway gives the step of a newcomer that is turned away; nil: it may get the slot, or a place. It
+// turnedAway gives the step of a newcomer that is turned away, or nil if it may get the slot or a place. It
 // locks nothing: each of a crowd would hold up all others for a round trip, until they are refused
 // because that took too long. What it reads was so at some moment since it asked, which is all that a
 // locked row would tell of a slot that others have.
@@ -260,7 +260,7 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 			continue
 		case err != nil:
 			return nil, err
-		case v.name == nil, v.name.turn != q.turn: // the latter: somebody has just made it
+		case v.name == nil, v.name.turn != q.turn: // or somebody has just made the name
 			return nil, errNoName
 		case q.name != "" && v.name.name != q.name:
 			return nil, &lease.Refusal{Kind: q.refusalKind(), Err: fmt.Errorf(

@@ -17,7 +17,7 @@ import (
 const (
 	remember = 10 * time.Minute // that an entry has gone
 
-	tidyEvery = 16 // of so many steps about one removes what is forgotten
+	tidyEvery = 16 // about one of this number of steps removes what is forgotten
 )
 
 // step is one transaction: what is decided from a view and a question, and what is written.
@@ -195,7 +195,7 @@ func (t *step) apply(d *queue.Decision, overdue time.Duration) {
 	told := d.Told
 	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && d.Verdict == queue.Released &&
 		!dialect.Notifies {
-		// Nobody waits for the answer of the statement in which it slept: end that.
+		// The statement in which the entry slept has nobody left who waits for its answer, so end it.
 		told = append(told, own.ID)
 	}
 	for _, id := range told {

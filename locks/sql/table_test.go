@@ -166,9 +166,9 @@ func (s neverRefusing) Join(ctx context.Context, r locks.Request) (locks.Ticket,
 	return ticket, err
 }
 
-// A newcomer after a loss is told what is in the way; the holder puts itself
-// back with its next renewal, and is nobody's surprise then. An entry that somebody deletes
-// alone is gone for good: its owner has lost it, and the next is served.
+// A newcomer after a loss of the table is told what is in its way. The holder restores its row with its
+// next renewal. If somebody deletes only the row of an entry, its owner has lost the slot, and the next
+// waiter gets it.
 func TestTableLostTellsWhy(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		for _, text := range []string{"DROP TABLE golock", "TRUNCATE TABLE golock", "DELETE FROM golock"} {

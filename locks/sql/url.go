@@ -29,7 +29,7 @@ type Target struct {
 	hosts []string // host:port, or one socket
 
 	table   string
-	waiters int // so many of a name keep a connection; -1: a share of what the server allows
+	waiters int // how many waiters of a name keep a connection; -1 means a share of what the server allows
 
 	Application    string // PostgreSQL's application_name
 	connectTimeout time.Duration

@@ -34,15 +34,15 @@ type view struct {
 	tableServer     string
 	tableQuarantine int64
 	tableMade       int64
-	name            *nameState // nil: there is none yet
+	name            *nameState // nil if the name has no row yet
 
 	holders     []row
 	front       []row // the first waiters, in their order
 	limit       int   // as many were asked for
 	shown       int   // as many were read, valid or not
-	own         *row  // of the question, in whatever state; nil: there is none
+	own         *row  // the row of the entry that asks, in whatever state; nil if it has none
 	ahead       int   // of one that joins, or joins again: waiters before it
-	waiters     int   // likewise: all of them; if it may be turned away, all that are alive
+	waiters     int   // the number of all waiters; only those that are alive, if the entry may be turned away
 	replaceable []row
 	invalid     []row // the name's own and entries with a flaw, whose time is not over
 }
@@ -61,7 +61,7 @@ type question struct {
 
 	isCrowded bool // an attempt before this one was refused, or not answered in time
 
-	place int   // where it was when it looked last; 0: not known
+	place int   // its place when it looked last; 0 if that is not known
 	moved int64 // of the name, when the place was counted
 	pace  queue.Pace
 }
@@ -266,7 +266,7 @@ func (v *view) readName(line []string) {
 	v.isValid(&r)
 }
 
-// short reports whether so many of the waiters that were read are overdue that more must be
+// short reports whether too many of the waiters that were read are overdue, so that more must be
 // read to know who is next.
 func (v *view) short() bool {
 	there := 0

@@ -175,9 +175,9 @@ func (h *history) holds(r *run, saw []lifeID) bool {
 	return r.Tree || h.lost(r)
 }
 
-// outlived reports whether the command of a golock that was killed was alive then: so
-// golock has not given the slot back, which it does when it has seen that end. A driver
-// saw it, or nobody but the guard can have ended the command.
+// outlived reports whether the command was alive when its golock was killed. Then golock has not
+// released the slot, because it does so only after it has seen the end of the command. Either a driver
+// saw the command alive, or only the guard can have ended it.
 func (h *history) outlived(r *run) bool {
 	if c := r.command(); slices.Contains(r.left, 0) || c.bye > 0 {
 		return slices.Contains(r.left, 0)
@@ -228,11 +228,11 @@ func (h *history) excuse(r *run, saw []lifeID, by *life) string {
 			if !slices.Contains(saw, lifeID{r.Token, 0}) { // the command itself must be dead
 				return notBoth
 			}
-		case stopGuard: // with another fault it comes to one of those above
+		case stopGuard: // together with a fault of the holder it comes to one of those above
 			if len(h.hit(r, f.from, f.to, stopHolder, killHolder, killPair, killEnding)) > 0 {
 				return notBothStop
 			}
-		case stopHolder: // likewise
+		case stopHolder: // together with killGuard it comes to one of those above
 			if !slices.Contains(saw, lifeID{r.Token, 0}) && len(h.hit(r, f.from, f.to, killGuard)) > 0 {
 				return notBoth
 			}

@@ -147,7 +147,7 @@ func (p *proc) commandPID() int {
 	return p.command
 }
 
-// awaitDeath waits for that of the command, whatever its golock still has to do.
+// awaitDeath waits for the death of the command, whatever its golock still has to do.
 func (p *proc) awaitDeath() {
 	p.world.T.Helper()
 	pid := p.commandPID()
@@ -155,7 +155,7 @@ func (p *proc) awaitDeath() {
 	p.world.Eventually("the command is dead", func() bool { return !testkit.Alive(pid) })
 }
 
-// awaitEnd waits for that of the command, by itself.
+// awaitEnd waits until the command has ended by itself.
 func (w *world) awaitEnd(p *proc) {
 	w.T.Helper()
 	w.Eventually("the command has ended", func() bool {

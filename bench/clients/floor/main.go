@@ -1,4 +1,4 @@
-// What flock(1) does, written in Go with nothing more: the least that any Go
+// This program does what flock(1) does, and nothing more: the least that any Go
 // program costs that holds a lock while a command runs.
 //
 //	floor FILE COMMAND [ARG...]

@@ -19,7 +19,7 @@ const masterName = "lockmaster"
 
 // Sentinels is a master and its replicas, watched by three sentinels.
 type Sentinels struct {
-	Master, Replica *Server // the latter is one of the replicas
+	Master, Replica *Server // Replica is one of the replicas
 	Servers         []*Server
 	Sentinels       []*Server
 }

@@ -256,7 +256,7 @@ func (c *conn) Close() {
 // bouncer is the code of whatever PgBouncer says itself; the text after it tells what it means.
 const bouncer = "08P01"
 
-// What the client library says of a connection that it does not make.
+// These are texts of the client library about a connection that it does not make.
 const (
 	noTLS     = "server refused TLS connection"
 	clearText = "authentication method requirement"
