@@ -43,9 +43,9 @@ type Request struct {
 	TTL time.Duration
 
 	// Reach bounds how long Join tries a store with leases that cannot be reached. One that takes a
-	// connection has longer for its first answer. One that answers, but refuses for a reason that
-	// passes, is asked until JoinLimit is over. 0 is until ctx ends.
-	Reach time.Duration
+	// connection has longer for its first answer. A store that answers, but refuses for a reason that
+	// passes, is asked for Refusals from the first refusal on. 0 is until ctx ends.
+	Reach, Refusals time.Duration
 
 	// JoinLimit bounds how long Join asks a store with leases, whether it answers or not. 0 is
 	// until ctx ends.

@@ -43,6 +43,9 @@ func (w *waiter) begin(pause time.Duration) {
 	}
 	request.Quarantined = a.pause.Store
 	request.Reach = w.tryLimit()
+	if w.Wait == 0 {
+		request.Refusals = refusalLimitNoWait
+	}
 	request.JoinLimit = w.askLimit()
 	request.StopsSoon = a.stopsSoon.Load
 	request.Later = func(work func()) { a.later = work }
@@ -124,7 +127,7 @@ func (w *waiter) tryLimit() time.Duration {
 func (w *waiter) askLimit() time.Duration {
 	switch {
 	case w.Wait == 0:
-		return refusalLimitNoWait
+		return answerLimitNoWait
 	case w.Wait < 0:
 		return refusalLimit
 	}

@@ -28,10 +28,13 @@ const (
 	reachLimitNoWait = 2 * time.Second
 
 	// These constants limit how long golock asks a store that answers, but refuses for a reason that
-	// passes. A run that does not wait for a slot waits for the answer: the server may be full of
-	// hundreds of hosts that ask the same.
+	// passes.
 	refusalLimit       = 60 * time.Second
-	refusalLimitNoWait = 30 * time.Second
+	refusalLimitNoWait = 10 * time.Second // counts from the first refusal
+
+	// answerLimitNoWait limits how long a run that does not wait for a slot waits for the answer of a
+	// store that is there: hundreds of hosts may ask the same.
+	answerLimitNoWait = 30 * time.Second
 
 	// nearPlaces is the number of waiters of a lock that have a watchdog, so that a hand-off does not
 	// wait for one to start. There may be thousands of others.

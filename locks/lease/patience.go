@@ -9,16 +9,19 @@ import (
 )
 
 // patience bounds how long a request is repeated that is not in the queue yet and gets no answer. A store
-// that has not been reached is given up after Request.Reach. One that has taken a connection has
-// NewcomerAttempt for its first answer. One that has answered is asked until ctx ends: it is there. A
-// nil patience has no limit.
+// that has not been reached is given up after Request.Reach. A store that has taken a connection has
+// NewcomerAttempt for its first answer. A store that refuses for a reason that passes has Request.Refusals, from
+// the first refusal on. A store that has answered otherwise is asked until ctx ends: it is there. A nil
+// patience has no limit.
 type patience struct {
-	end func()
+	end      func()
+	refusals time.Duration // 0 if refusals have no limit
 
 	mu           sync.Mutex    // guards what follows
 	timer        *time.Timer   // for the next part of the time; nil: there is no limit, or no longer
-	left         time.Duration // without an answer
+	left         time.Duration // without an answer, or with refusals
 	hasConnected bool
+	hasRefused   bool
 }
 
 // reachPart is the part of the time without an answer that is counted at once. Among hundreds of processes that
@@ -29,15 +32,26 @@ const reachPart = 100 * time.Millisecond
 // newPatience gives the patience of a request. Its ctx ends when the store has not answered in time.
 func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded context.Context, stop func()) {
 	bounded, cancel := context.WithCancel(ctx)
-	p = &patience{end: cancel, left: r.Reach}
+	p = &patience{end: cancel, refusals: r.Refusals, left: r.Reach}
 	if r.Reach > 0 {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.timer = time.AfterFunc(min(reachPart, p.left), p.partIsOver)
+		p.count()
 	}
 	return p, bounded, func() {
 		p.answered()
 		cancel()
+	}
+}
+
+// count begins to count the time that is left. The caller has locked mu.
+func (p *patience) count() { p.timer = time.AfterFunc(min(reachPart, p.left), p.partIsOver) }
+
+// stop ends the counting. The caller has locked mu.
+func (p *patience) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
 	}
 }
 
@@ -61,21 +75,39 @@ func (p *patience) partIsOver() {
 func (p *patience) connected() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.hasConnected {
+	if !p.hasConnected && !p.hasRefused {
 		p.hasConnected = true
 		p.left = max(p.left, NewcomerAttempt)
 	}
 }
 
-// answered notes that the store is there.
+// refused notes that the store refuses for a reason that passes.
+func (p *patience) refused() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	isFirst := !p.hasRefused
+	p.hasRefused = true
+	if p.refusals == 0 {
+		p.stop()
+		return
+	}
+	if isFirst {
+		p.left = p.refusals
+	}
+	if p.timer == nil {
+		p.count()
+	}
+}
+
+// answered notes that the store is there. The time of the attempt that is under way does not count.
 func (p *patience) answered() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.timer != nil {
-		p.timer.Stop()
-		p.timer = nil
-	}
+	p.stop()
 }

@@ -140,7 +140,7 @@ func retry(ctx context.Context, store string, isFinal func(error) bool, limit *p
 			return err
 		}
 		if IsPassing(err) {
-			limit.answered()
+			limit.refused()
 		}
 		if last == nil || ctx.Err() == nil && !isTimeout(err) { // a timeout says less
 			last = err

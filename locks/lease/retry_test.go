@@ -60,7 +60,7 @@ var (
 // How long a request is repeated depends on whether the store has answered.
 func TestPatience(t *testing.T) {
 	const s = time.Second
-	noWait := locks.Request{Reach: 2 * s, JoinLimit: 30 * s}
+	noWait := locks.Request{Reach: 2 * s, Refusals: 10 * s, JoinLimit: 30 * s}
 	waits := locks.Request{Reach: 10 * s}
 	for _, c := range []struct {
 		what     string
@@ -73,11 +73,11 @@ func TestPatience(t *testing.T) {
 	}{
 		{"nobody answers -n", []error{errAway}, noWait, 0, 2 * s, 2 * s, false, false},
 		{"nobody answers", []error{errAway}, waits, 60 * s, 10 * s, 10 * s, false, false},
-		{"no connection is left for -n", []error{errNoRoom}, noWait, 0, 30 * s, 30 * s, true, false},
+		{"no connection is left for -n", []error{errNoRoom}, noWait, 0, 10 * s, 10 * s, true, false},
 		{"no connection is left", []error{errNoRoom}, waits, 60 * s, 60 * s, 60 * s, true, false},
 		{"no connection is left for a short --wait", []error{errNoRoom}, waits, 3 * s, 3 * s, 3 * s, true, false},
-		{"it refuses, then it is away", []error{errNoRoom, errAway}, noWait, 0, 30 * s, 30 * s, false, false},
-		{"it is away, then it refuses", []error{errAway, errNoRoom}, noWait, 0, 30 * s, 30 * s, true, false},
+		{"it refuses, then it is away", []error{errNoRoom, errAway}, noWait, 0, 10 * s, 10 * s, false, false},
+		{"it is away, then it refuses", []error{errAway, errNoRoom}, noWait, 0, 10 * s, 12 * s, true, false},
 		{"connections get free", []error{errNoRoom, errNoRoom, errNoRoom, errNoRoom, nil}, noWait, 0, 0, 4 * s, false, true},
 		{"only a standby answers", []error{errStandby}, noWait, 0, 2 * s, 2 * s, true, false},
 		{"a standby becomes the primary", []error{errStandby, nil}, noWait, 0, 0, s, false, true},
