@@ -56,9 +56,7 @@ func parse(address string, d Dialect) (*Target, error) {
 	if err := t.place(u, d); err != nil {
 		return nil, err
 	}
-	if t.connectTimeout == lease.NewcomerAttempt { // the URL says nothing
-		t.connectTimeout = t.newcomerAttempt()
-	}
+	t.connectTimeout = min(t.connectTimeout, t.newcomerAttempt())
 	if t.TLS && t.Socket != "" {
 		return nil, errors.New("options tls, sslmode and ssl-mode: not on a socket")
 	}
