@@ -5,10 +5,10 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"golock/cli/report"
 	"golock/cli/term"
 	"golock/config"
 	"golock/internal/eintr"
@@ -71,31 +71,11 @@ func duplicateStream(v *config.Values, path string, stream int) (int, error) {
 	return fd, nil
 }
 
-// reportLine is what a report tells of one run that asked for a slot; times are seconds.
-type reportLine struct {
-	Name     string    `json:"name"`
-	Store    string    `json:"store"`
-	ID       string    `json:"id"`
-	Since    time.Time `json:"since"`  // when golock began to wait
-	Waited   float64   `json:"waited"` // for the slot, or until golock gave up
-	Ran      float64   `json:"ran"`
-	ExitCode int       `json:"exit_code"` // golock's
-	Signal   string    `json:"signal"`    // that the command died of, or that ended the waiting; "": none
-	Outcome  string    `json:"outcome"`
-	Slots    []int     `json:"slots"`
-	Fence    int64     `json:"fence"`
-	Unlocked bool      `json:"unlocked,omitempty"`
-	Host     string    `json:"host"`
-	PID      int       `json:"pid"`
-	User     string    `json:"user"`
-	Command  []string  `json:"command"`
-}
-
 // appendReport writes the line of a run; code is golock's exit code. It appends in one call:
 // the kernel keeps lines of several writers whole. Of a line that the disk has no room
 // for a part may stay: to remove it could remove what another run has appended since.
 func appendReport(fd int, run *runner.Run, o runner.Outcome, code int) error {
-	line := reportLine{
+	line := report.Line{
 		Name: run.Request.Name, Store: run.Store.URL(), ID: cmp.Or(o.Grant.Ref, run.Request.Ref).String(),
 		Since: o.Began, Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
 		ExitCode: code, Outcome: string(o.Kind), Slots: append([]int{}, o.Grant.Slots...), Fence: o.Grant.Fence,
