@@ -21,7 +21,14 @@ type lane struct {
 	Overfull int // runs that share the last row, because too many are there at a time
 
 	name, store string
-	rowEnds     []float64 // where the last run of each row ends, as a share
+	rows        []*row
+}
+
+// row is a line of a lane. No run covers another one in it, unless the lane is overfull.
+type row struct {
+	end  float64 // where the last run ends, as a share of the width
+	last *bar    // the last run, if its label has found no place yet
+	run  *run
 }
 
 // bar is a run in a window: it waits, runs, and a mark says how it ended. Y is in pixels, all other
@@ -52,6 +59,7 @@ const (
 	// A character of a label takes as much of the width of a screen that is 1400 pixels wide.
 	characterShare = 0.58
 	leastLabel     = 12
+	labelLimit     = 60
 )
 
 // fill draws the runs of a window.
@@ -71,13 +79,18 @@ func (p *Page) fill(w *window, hasStores bool) {
 			lanes[key] = l
 			w.Lanes = append(w.Lanes, l)
 		}
-		l.Bars = append(l.Bars, newBar(w, r, l.row(w, r), p.about(r, layout)))
+		l.add(w, r, p.about(r, layout))
+	}
+	for _, l := range w.Lanes {
+		for i, row := range l.rows {
+			row.label(100, i)
+		}
 	}
 	slices.SortStableFunc(w.Lanes, func(a, b *lane) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.store, b.store), cmp.Compare(a.Host, b.Host))
 	})
 	for i, l := range w.Lanes {
-		l.Height = len(l.rowEnds) * rowHeight
+		l.Height = len(l.rows) * rowHeight
 		l.IsFirst = i == 0 || w.Lanes[i-1].name != l.name || w.Lanes[i-1].store != l.store
 		if l.IsFirst {
 			l.Name = l.name
@@ -89,24 +102,29 @@ func (p *Page) fill(w *window, hasStores bool) {
 	w.runs = nil
 }
 
-// row finds the first row in which a run covers no other one. Beyond the limit it is the last row.
-func (l *lane) row(w *window, r *run) int {
+// add draws a run in the first row in which it covers no other one, beyond the limit in the last row.
+func (l *lane) add(w *window, r *run, about string) {
 	from, to := w.share(r.begin), max(w.share(r.end), w.share(r.begin)+leastRow)
 	if r.kind != report.OK {
 		to = max(to, w.share(r.end)+leastRow/2)
 	}
-	for i, end := range l.rowEnds {
-		if end <= from {
-			l.rowEnds[i] = to
-			return i
-		}
-	}
-	if len(l.rowEnds) == rowLimit {
+	n := slices.IndexFunc(l.rows, func(row *row) bool { return row.end <= from })
+	switch {
+	case n < 0 && len(l.rows) < rowLimit:
+		l.rows = append(l.rows, &row{})
+		n = len(l.rows) - 1
+	case n < 0:
 		l.Overfull++
-		return rowLimit - 1
+		n = rowLimit - 1
 	}
-	l.rowEnds = append(l.rowEnds, to)
-	return len(l.rowEnds) - 1
+	b := newBar(w, r, n, about)
+	l.Bars = append(l.Bars, b)
+	row := l.rows[n]
+	row.label(from, n)
+	row.end, row.last, row.run = max(row.end, to), nil, r
+	if r.behind != "" && (b.Wait == nil || !b.labelWithin(w, r, n)) {
+		row.last = b
+	}
 }
 
 func newBar(w *window, r *run, row int, about string) *bar {
@@ -114,7 +132,6 @@ func newBar(w *window, r *run, row int, about string) *bar {
 	b := &bar{About: about}
 	if r.granted > w.from && r.granted-r.begin >= (w.to-w.from)/2000 {
 		b.Wait = newPart(w, r.begin, r.granted, top)
-		b.label(w, r, top)
 	}
 	if r.started && r.granted < w.to {
 		b.Run = newPart(w, r.granted, r.end, top)
@@ -136,14 +153,28 @@ func newPart(w *window, from, to float64, top int) *part {
 	return &part{X: w.x(from), Width: percent(w.share(to) - w.share(from)), Y: top}
 }
 
-// label writes into the bar of a waiter whom it waited for, if there is room.
-func (b *bar) label(w *window, r *run, top int) {
-	room := int((w.share(r.granted) - w.share(r.begin)) / characterShare)
-	if r.behind == "" || room < leastLabel {
-		return
+// labelWithin writes into the bar of a waiter whom it waited for, if there is room.
+func (b *bar) labelWithin(w *window, r *run, n int) bool {
+	return b.label(r, w.share(max(r.begin, w.from)), w.share(r.granted), n)
+}
+
+// label writes behind the last run of a row whom it waited for, if there is room up to the next run.
+func (o *row) label(next float64, n int) {
+	if o.last != nil {
+		o.last.label(o.run, o.end+0.3, next, n)
+		o.last = nil
 	}
-	b.Label = locks.Printable("behind "+r.behind, room-1)
-	b.LabelX, b.LabelY = percent(w.share(r.begin)+0.2), top+9
+}
+
+// label writes whom a run waited for between two places of a row, if there is room.
+func (b *bar) label(r *run, from, to float64, n int) bool {
+	room := int((to - from) / characterShare)
+	if room < leastLabel {
+		return false
+	}
+	b.Label = locks.Printable("behind "+r.behind, min(room-1, labelLimit))
+	b.LabelX, b.LabelY = percent(from+0.2), n*rowHeight+barTop+9
+	return true
 }
 
 // mark is a sign for a kind of runs.

@@ -16,6 +16,7 @@ const (
 	hostLimit    = 40
 	commandLimit = 60
 	noteLimit    = 200
+	heldByLimit  = 40 // of the command of a holder
 	behindLimit  = 80 // of whom a run waited for,
 	briefLimit   = 28 // and of a command or a note where a pointer rests on a run
 )
@@ -94,18 +95,22 @@ func printable(text string, limit int) string {
 // behindWhom names the first holder, and how many there were.
 func behindWhom(holders []report.Holder) string {
 	h := holders[0]
-	text := fmt.Sprintf("process %d", h.PID)
-	if h.PID == 0 {
-		text = "a process"
+	process := "a process"
+	if h.PID > 0 {
+		process = fmt.Sprintf("PID %d", h.PID)
 	}
 	if h.User != "" {
-		text += " of " + printable(h.User, hostLimit)
+		process += " of " + printable(h.User, hostLimit)
+	}
+	text := process
+	if len(h.Command) > 0 {
+		text = printable(strings.Join(firsts(h.Command), " "), heldByLimit)
 	}
 	if h.Host != "" {
 		text += " on " + printable(h.Host, hostLimit)
 	}
 	if len(h.Command) > 0 {
-		text += " (" + printable(strings.Join(firsts(h.Command), " "), commandLimit) + ")"
+		text += " (" + process + ")"
 	}
 	if h.Note != "" {
 		text += ": " + printable(h.Note, commandLimit)

@@ -78,6 +78,9 @@ func (p *Page) size(r *run) int {
 	if r.kind != report.OK {
 		size += 45
 	}
+	if r.behind != "" {
+		size += 40
+	}
 	return size
 }
 
@@ -131,12 +134,12 @@ func (p *Page) whole(first, last float64) *window {
 
 // stepOf returns the time between two ticks of a window.
 func stepOf(span float64) float64 {
-	const atMost = 8
+	const atMost, ofSeconds = 10, 6 // with seconds the texts are wider
 	for _, step := range []float64{
 		0.1, 0.5, 1, 2, 5, 10, 15, 30, minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute,
 		hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour, daily, 2 * daily, 7 * daily, 14 * daily, 28 * daily, 84 * daily, 364 * daily,
 	} {
-		if span/step <= atMost {
+		if span/step <= ofSeconds || step >= minute && span/step <= atMost {
 			return step
 		}
 	}
