@@ -30,16 +30,17 @@ type Page struct {
 	now     time.Time // its location is that of all times on the page
 	runs    []*run
 	dropped int // runs that are older than those that are drawn
+	limit   int // how many runs are drawn
 	texts   map[string]string
 }
 
 // New returns a page without runs. Times are shown in the location of now.
-func New(now time.Time) *Page { return &Page{now: now, texts: map[string]string{}} }
+func New(now time.Time) *Page { return &Page{now: now, limit: drawnLimit, texts: map[string]string{}} }
 
 // Add adds a run.
 func (p *Page) Add(l *report.Line) {
 	p.runs = append(p.runs, p.newRun(l))
-	if len(p.runs) >= 2*drawnLimit {
+	if len(p.runs) >= 2*p.limit {
 		p.drop()
 	}
 }
@@ -47,9 +48,9 @@ func (p *Page) Add(l *report.Line) {
 // drop removes the oldest runs beyond the limit.
 func (p *Page) drop() {
 	slices.SortStableFunc(p.runs, func(a, b *run) int { return cmp.Compare(b.end, a.end) })
-	if len(p.runs) > drawnLimit {
-		p.dropped += len(p.runs) - drawnLimit
-		p.runs = slices.Clone(p.runs[:drawnLimit])
+	if len(p.runs) > p.limit {
+		p.dropped += len(p.runs) - p.limit
+		p.runs = slices.Clone(p.runs[:p.limit])
 	}
 }
 

@@ -42,10 +42,14 @@ const (
 // show the same runs so often, or have so few, that the page became large.
 func (p *Page) windows() []*window {
 	budget := float64(bytesOfPage + bytesOfRun*len(p.runs))
+	sizes := make([]float64, len(p.runs))
+	for i, r := range p.runs {
+		sizes[i] = float64(p.size(r))
+	}
 	for _, length := range []float64{hour, 3 * hour, 6 * hour, 12 * hour, daily, 7 * daily, 28 * daily, 364 * daily} {
 		size := 0.0
-		for _, r := range p.runs {
-			size += float64(p.size(r)) * (p.index(r.end, length) - p.index(r.begin, length) + 1)
+		for i, r := range p.runs {
+			size += sizes[i] * (p.index(r.end, length) - p.index(r.begin, length) + 1)
 		}
 		if size > budget {
 			continue
@@ -61,25 +65,26 @@ func (p *Page) windows() []*window {
 }
 
 // A page has at most so many bytes for windows, unless one window alone has more.
-const bytesOfPage, bytesOfRun = 400_000, 225
+const bytesOfPage, bytesOfRun = 400_000, 230
 
 // About so many bytes of the page a window without lanes, and a lane without bars has.
 const sizeOfWindow, sizeOfLane = 700, 130
 
 // size returns about how many bytes of the page a bar of a run has.
 func (p *Page) size(r *run) int {
-	size := 75 + len(p.about(r, "15:04:05"))
+	const element, rectangle, sign, label = 26, 58, 40, 30
+	size := element + len(p.about(r, "15:04:05"))
 	if r.started {
-		size += 60
+		size += rectangle
 	}
 	if r.granted-r.begin >= 1 {
-		size += 60
+		size += rectangle
 	}
 	if r.kind != report.OK {
-		size += 45
+		size += sign
 	}
 	if r.behind != "" {
-		size += 40
+		size += label
 	}
 	return size
 }
