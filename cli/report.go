@@ -21,10 +21,10 @@ import (
 )
 
 type reportCommand struct {
-	Summary    boolFlag     `name:"summary" brief:"" file:"no" help:"Print a table of all locks: how many runs were skipped, failed, lost their slot; how long they waited and ran. On a terminal this is the default."`
-	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE, in one step, by a page: when each run waited and ran, who waited for whom, and the table. It needs no other file, no network and no JavaScript."`
+	Summary    boolFlag     `name:"summary" brief:"" file:"no" help:"Print a table of all locks. It shows how many runs were skipped, failed or lost their slot, and how long they waited and ran. On a terminal this is the default."`
+	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by a page that shows when each run waited and ran. It says who waited for whom, has the table, and needs no other file, no network and no JavaScript."`
 	Prometheus boolFlag     `name:"prometheus" brief:"" file:"no" help:"Print metrics for Prometheus. This is the default if standard output is not a terminal."`
-	Textfile   textFlag     `name:"textfile" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE, in one step, by the metrics: for node_exporter's textfile collector."`
+	Textfile   textFlag     `name:"textfile" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by the metrics, in one step: for node_exporter's textfile collector."`
 	Since      durationFlag `name:"since" brief:"" file:"no" placeholder:"D" help:"Only runs that ended within the last D."`
 	Name       textFlag     `name:"name" brief:"" file:"no" placeholder:"NAME" help:"Only runs of this name."`
 	configFlag
