@@ -14,7 +14,6 @@ import (
 // Programs rely on the names.
 type Line struct {
 	Name     string    `json:"name"`
-	Note     string    `json:"note,omitempty"` // --note
 	Store    string    `json:"store"`
 	ID       string    `json:"id"`
 	Since    time.Time `json:"since"`  // when golock began to wait
@@ -30,6 +29,8 @@ type Line struct {
 	PID      int       `json:"pid"`
 	User     string    `json:"user"`
 	Command  []string  `json:"command"`
+	Note     string    `json:"note,omitempty"` // why the run was there
+
 	// WaitedFor are those who held the slot when the run first waited, or was turned away.
 	WaitedFor []Holder `json:"waited_for,omitempty"`
 }
