@@ -43,8 +43,8 @@ func NewMetrics() *Metrics {
 // Add counts a run.
 func (m *Metrics) Add(line *Line) {
 	code := float64(line.ExitCode)
-	lock := fmt.Sprintf(`name="%s",store="%s"`, escaped(line.Name), escaped(line.Store))
-	m.values[series{"golock_runs_total", fmt.Sprintf(`%s,outcome="%s"`, lock, escaped(line.Outcome))}]++
+	lock := fmt.Sprintf(`name="%s",store="%s"`, EscapeLabel(line.Name), EscapeLabel(line.Store))
+	m.values[series{"golock_runs_total", fmt.Sprintf(`%s,outcome="%s"`, lock, EscapeLabel(line.Outcome))}]++
 	m.values[series{"golock_failures_total", lock}] += min(code, 1)
 	m.values[series{"golock_waited_seconds_total", lock}] += line.Waited
 	m.values[series{"golock_ran_seconds_total", lock}] += line.Ran
@@ -94,8 +94,8 @@ func (s *streak) add(line *Line) {
 	}
 }
 
-// escaped gives the value of a label.
-func escaped(text string) string {
+// EscapeLabel gives the value of a label, as Prometheus reads it.
+func EscapeLabel(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(text, "\ufffd"))
 }
 
