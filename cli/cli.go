@@ -34,9 +34,8 @@ type commands struct {
 	Check   checkCommand   `cmd:"" usage:"[flags]" help:"Test whether a store, or another tool, excludes."`
 	Clean   cleanCommand   `cmd:"" usage:"[NAME] [flags]" help:"Remove what crashed golocks have left."`
 	Doctor  doctorCommand  `cmd:"" usage:"[flags]" help:"Show what this host and the store guarantee, and what to fix."`
-	Report  reportCommand  `cmd:"" usage:"[flags] REPORT..." help:"Convert reports to Prometheus metrics."`
+	fullCommands
 	Version versionCommand `cmd:"" help:"Show the version; also golock --version."`
-	grammarCommands
 }
 
 // command is what the command line selects. Its method Help, if it has one, gives

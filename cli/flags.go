@@ -264,7 +264,12 @@ func settings(command any) (all []config.Setting, given map[string][]string) {
 type storeFlags struct {
 	Store     textFlag `name:"store" brief:"" variable:"GOLOCK_STORE" builtin:"local" empty:"set" alternative:"store" group:"slot" placeholder:"URL" help:"Where the lock lives: local, local:///DIR, flock:///FILE, fcntl:///FILE, bind://ADDRESS, redis://HOST and others (docs/stores.md)."`
 	StoreFile textFlag `name:"store-file" variable:"GOLOCK_STORE_FILE" empty:"set" alternative:"store" group:"slot" placeholder:"FILE" help:"The store's URL is the first line of FILE, which nobody else may write: a credential of systemd, a secret of docker."`
-	Config    textFlag `name:"config" variable:"GOLOCK_CONFIG" file:"no" group:"output" placeholder:"FILE" help:"Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml."`
+	configFlag
+}
+
+// configFlag names a configuration file.
+type configFlag struct {
+	Config textFlag `name:"config" variable:"GOLOCK_CONFIG" file:"no" group:"output" placeholder:"FILE" help:"Read this configuration file instead of /etc/golock.toml and ~/.config/golock/config.toml."`
 }
 
 type nameFlag struct {

@@ -16,8 +16,10 @@ import (
 // The lean program has no grammar of the command line: for help, the manual, completion
 // and mistakes on the command line it becomes the full program.
 
-// grammarCommands are the commands that need the grammar.
-type grammarCommands struct {
+// fullCommands are the commands of the full program only: those that need the grammar, and report,
+// whose templates would make the lean program larger.
+type fullCommands struct {
+	Report     reportCommand     `cmd:"" usage:"[flags] [FILE...]" help:"Show what the runs of a report came to: a table, a page, or metrics."`
 	Help       helpCommand       `cmd:"" usage:"[COMMAND]" help:"Show the full help of a command."`
 	Completion completionCommand `cmd:"" usage:"bash|zsh|fish" help:"Print a completion script for a shell."`
 	Complete   completeCommand   `cmd:"" hidden:""`

@@ -4,10 +4,10 @@ package cli
 
 import "golock/cli/term"
 
-// grammarCommands are in the full program (grammar.go).
-type grammarCommands struct{}
+// fullCommands are in the full program (grammar.go).
+type fullCommands struct{}
 
 // parse leaves the command line to the full program.
 func parse([]string, *term.Printer) error {
-	return becomeFull("help, completion and what is wrong with a command line need")
+	return becomeFull("help, completion, report and what is wrong with a command line need")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"golock/cli/report"
 	"golock/locks"
 )
 
@@ -78,7 +79,7 @@ func metricsOfNow(entries []locks.Entry, store, asked string) string {
 			if !has {
 				continue
 			}
-			labels := fmt.Sprintf(`name="%s",store="%s"`, escaped(name), escaped(store))
+			labels := fmt.Sprintf(`name="%s",store="%s"`, report.EscapeLabel(name), report.EscapeLabel(store))
 			fmt.Fprintf(&b, "%s%s{%s} %s\n", head, m.name, labels, strconv.FormatFloat(value, 'f', 3, 64))
 			head = ""
 		}

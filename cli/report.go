@@ -1,212 +1,239 @@
+//go:build !lean
+
 package cli
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
+	"time"
 
+	"golock/cli/report"
+	"golock/cli/report/webpage"
 	"golock/cli/term"
+	"golock/config"
 	"golock/locks"
 )
 
 type reportCommand struct {
-	Textfile textFlag   `name:"textfile" placeholder:"FILE" help:"Replace FILE, in one step, instead of printing: for node_exporter's textfile collector."`
-	Reports  []textFlag `arg:"" optional:"" name:"reports" sep:"none" placeholder:"FILE" help:"Files that --report has written, in any order."`
+	Summary    boolFlag     `name:"summary" brief:"" file:"no" help:"Print a table of all locks. It shows how many runs were skipped, failed or lost their slot, and how long they waited and ran. On a terminal this is the default."`
+	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by a page that shows when each run waited and ran. It says who waited for whom, has the table, and needs no other file, no network and no JavaScript."`
+	Prometheus boolFlag     `name:"prometheus" brief:"" file:"no" help:"Print metrics for Prometheus. This is the default if standard output is not a terminal."`
+	Textfile   textFlag     `name:"textfile" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by the metrics, in one step: for node_exporter's textfile collector."`
+	Since      durationFlag `name:"since" brief:"" file:"no" placeholder:"D" help:"Only runs that ended within the last D."`
+	Name       textFlag     `name:"name" brief:"" file:"no" placeholder:"NAME" help:"Only runs of this name."`
+	configFlag
+	Reports []textFlag `arg:"" optional:"" name:"reports" sep:"none" placeholder:"FILE" help:"Files that --report has written, in any order. Without FILE the configured report is read: GOLOCK_REPORT, or the key report of the configuration file."`
 }
 
 func (*reportCommand) Help() string {
-	return `Sums up what golock run --report has written, by lock: the number of runs and their
-outcomes, and of the last one when it ended, how long it waited and ran, its exit code.
-Give it all files of one node_exporter at once, rotated ones too.
+	return `Sums up what golock run --report has written. A file that does not exist yet counts as empty.
+Give all files of one node_exporter to one golock report, rotated ones too.
 
 Examples:
-  golock report /var/log/golock.jsonl
+  golock report
+        the table, of the configured report
+  golock report --since 1d --html night.html /var/log/golock/*.jsonl
+        a page of the last day: why did backup start late, who was skipped most?
   * * * * * golock report --textfile /var/lib/prometheus/node-exporter/golock.prom /var/log/golock.jsonl
         a crontab line; the metrics are described in docs/operations.md`
 }
 
-// run converts reports to metrics. It writes nothing before it has read all.
+// run sums up the reports. It writes nothing before it has read all.
 func (c *reportCommand) run(out *term.Printer) error {
-	if len(c.Reports) == 0 {
-		return usageError{errors.New("missing the files that golock run --report has written; see golock report --help")}
+	v, err := resolve(c)
+	if err != nil {
+		return err
 	}
-	m := metrics{}
-	for _, path := range c.Reports {
-		f, err := os.Open(path.text())
-		if err == nil {
-			err = m.read(f, func(line int, err error) {
-				out.Warn(fmt.Sprintf("%s:%d: not a line of --report, skipped: %v", path.text(), line, err))
-			})
-			f.Close()
-		}
+	selected := c.readFilter(v)
+	c.refuseContradictions(v)
+	if v.Err() != nil {
+		return v.Err()
+	}
+	paths, err := c.paths(v, out)
+	if err != nil {
+		return err
+	}
+	sums := &sums{summary: report.NewSummary(), metrics: report.NewMetrics()}
+	if c.HTML.given() {
+		sums.page = webpage.New(time.Now())
+	}
+	for _, path := range paths {
+		err := c.read(path, selected, sums, out)
 		if err != nil {
 			return fmt.Errorf("the report cannot be read: %w", err)
 		}
 	}
-	var b bytes.Buffer
-	m.write(&b)
-	if !c.Textfile.given() {
-		return printOut(b.String())
-	}
-	if err := replaceFile(c.Textfile.text(), b.Bytes()); err != nil {
-		return fmt.Errorf("the textfile cannot be written: %w", err)
-	}
-	return nil
+	return c.write(sums, out)
 }
 
-// longestLine is more than a line of --report can have: a command has at most
-// 2 MiB, and JSON makes it at most six times as long.
-const longestLine = 16 << 20
+// readFilter reads which runs count.
+func (c *reportCommand) readFilter(v *config.Values) (selected report.Filter) {
+	if c.Name.given() {
+		selected.Name = c.Name.text()
+		if err := locks.CheckName(selected.Name); err != nil {
+			v.Fail("name", "%q: %w", locks.Printable(selected.Name, 80), err)
+		}
+	}
+	if c.Since.given() {
+		selected.Since = float64(time.Now().Add(-v.Duration("since")).UnixMicro()) / 1e6
+	}
+	return selected
+}
 
-// read adds the lines of a report. It calls bad for a malformed line and goes on:
-// the last one may be incomplete.
-func (m metrics) read(from io.Reader, bad func(line int, err error)) error {
-	lines := bufio.NewReader(from)
-	for n := 1; ; n++ {
-		text, tooLong, err := readLine(lines)
-		if err != nil && err != io.EOF {
-			return err
-		}
-		if tooLong {
-			bad(n, errors.New("longer than 16 MiB"))
-		} else if len(bytes.TrimSpace(text)) > 0 {
-			if problem := m.add(text); problem != nil {
-				bad(n, problem)
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
+// refuseContradictions refuses flags that exclude each other.
+func (c *reportCommand) refuseContradictions(v *config.Values) {
+	switch {
+	case c.Summary.on() && c.Prometheus.on():
+		v.Fail("summary", "cannot be combined with --prometheus: each is printed to standard output")
+	case c.Textfile.given() && c.Prometheus.on():
+		v.Fail("textfile", "cannot be combined with --prometheus: it takes the place of standard output")
+	case c.Textfile.given() && c.Since.given():
+		v.Fail("since", "cannot be combined with --textfile: counters for Prometheus must not fall")
 	}
 }
 
-// readLine reads a line, and drops one that is too long. The last one ends with io.EOF.
-func readLine(from *bufio.Reader) (line []byte, tooLong bool, err error) {
-	for err = bufio.ErrBufferFull; err == bufio.ErrBufferFull; {
-		var part []byte
-		part, err = from.ReadSlice('\n')
-		tooLong = tooLong || len(line)+len(part) > longestLine
-		if !tooLong {
-			line = append(line, part...)
-		}
+// paths returns the files to read.
+func (c *reportCommand) paths(v *config.Values, out *term.Printer) ([]string, error) {
+	var paths []string
+	for _, path := range c.Reports {
+		paths = append(paths, path.text())
 	}
-	return line, tooLong, err
+	if len(paths) > 0 {
+		return paths, nil
+	}
+	warn(out, v) // the configuration counts
+	path := v.Text("report")
+	switch {
+	case path == "":
+		return nil, usageError{errors.New("missing FILE: name the files that golock run --report has written, or set GOLOCK_REPORT; see golock report --help")}
+	case standardStream(path) >= 0:
+		return nil, usageError{fmt.Errorf("missing FILE: the configured report is %s, which cannot be read", path)}
+	}
+	return []string{path}, nil
 }
 
-// replaceFile replaces a file in one step. The temporary file does not end in
-// .prom, so that node_exporter ignores it.
-func replaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+// sums are what the lines of reports are added to.
+type sums struct {
+	summary *report.Summary
+	metrics *report.Metrics
+	page    *webpage.Page // nil if no page is wanted
+}
+
+func (s *sums) add(line *report.Line) {
+	s.summary.Add(line)
+	s.metrics.Add(line)
+	if s.page != nil {
+		s.page.Add(line)
+	}
+}
+
+// read adds the lines of a file. One that does not exist yet, in a directory that does, is empty:
+// the first run makes it.
+func (c *reportCommand) read(path string, selected report.Filter, sums *sums, out *term.Printer) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) && isDirectory(filepath.Dir(path)) {
+		if !c.Textfile.given() {
+			out.Say(path + " does not exist yet, so it counts as empty")
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return report.Read(f, selected, sums.add, func(line int, err error) {
+		out.Warn(fmt.Sprintf("%s:%d: not a line of --report, skipped: %v", path, line, err))
+	})
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// write writes what the flags ask for. Without one that is the table for a terminal, and metrics
+// for a program.
+func (c *reportCommand) write(sums *sums, out *term.Printer) error {
+	width := term.ScreenOf(1).Columns
+	wantsTable, wantsMetrics := c.Summary.on(), c.Prometheus.on()
+	if !wantsTable && !wantsMetrics && !c.HTML.given() && !c.Textfile.given() {
+		wantsTable = width > 0
+		wantsMetrics = !wantsTable
+	}
+	var metrics bytes.Buffer
+	_ = sums.metrics.Write(&metrics) // a buffer takes everything
+	if c.Textfile.given() {
+		err := replaceFile(c.Textfile.text(), metrics.Bytes(), isReadByOthers)
+		if err != nil {
+			return fmt.Errorf("the textfile cannot be written: %w", err)
+		}
+	}
+	if c.HTML.given() {
+		err := c.writePage(sums)
+		if err != nil {
+			return fmt.Errorf("the page cannot be written: %w", err)
+		}
+	}
+	if wantsMetrics {
+		return printOut(metrics.String())
+	}
+	if !wantsTable {
+		return nil
+	}
+	lines := report.Table(sums.summary.Rows(), width)
+	if len(lines) == 0 {
+		out.Say("the report has no run to show")
+		return nil
+	}
+	return printOut(strings.Join(lines, "\n") + "\n")
+}
+
+func (c *reportCommand) writePage(sums *sums) error {
+	var html bytes.Buffer
+	err := sums.page.Write(&html, sums.summary.Rows())
+	if err != nil {
+		return err
+	}
+	return replaceFile(c.HTML.text(), html.Bytes(), isReadByUmask)
+}
+
+// Who may read a file that golock report makes.
+const (
+	isReadByOthers = true  // everybody: node_exporter is another user
+	isReadByUmask  = false // as with a report, whose commands the page shows
+)
+
+// replaceFile replaces a file in one step. The temporary file does not end in .prom, so that
+// node_exporter ignores it. Only a file or a link is replaced: root could replace /dev/stdout.
+func replaceFile(path string, content []byte, forOthers bool) error {
+	info, err := os.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 || standardStream(path) >= 0 {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	temporary := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), rand.Uint64()))
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
-	if err == nil {
-		err = f.Chmod(0o644) // another user reads the file
+	if err == nil && forOthers {
+		err = f.Chmod(0o644)
 	}
 	closeErr := f.Close()
 	if err == nil {
 		err = closeErr
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = os.Rename(temporary, path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name())
+		_ = os.Remove(temporary)
 	}
 	return err
-}
-
-// series is what a metric counts for the same labels. The scraper adds the host to them.
-type series struct{ metric, labels string }
-
-type metrics map[series]float64
-
-// metricHelp names all metrics, in the order in which they are written.
-var metricHelp = [][2]string{
-	{"golock_runs_total", "Runs that asked for a slot, by outcome."},
-	{"golock_failures_total", "Runs that ended with an exit code other than 0."},
-	{"golock_waited_seconds_total", "Time spent waiting for a slot, or until the waiting was given up."},
-	{"golock_ran_seconds_total", "Time for which commands ran."},
-	{"golock_last_attempt_timestamp_seconds", "End of the last run that asked for a slot, whatever its outcome."},
-	{"golock_last_attempt_exit_code", "Exit code of the last run that asked for a slot."},
-	{"golock_last_run_timestamp_seconds", "End of the last run whose command was started."},
-	{"golock_last_run_waited_seconds", "Time that the last run whose command was started waited for its slot."},
-	{"golock_last_run_duration_seconds", "Time for which the last command ran."},
-	{"golock_last_run_exit_code", "Exit code of the last run whose command was started."},
-	{"golock_last_success_timestamp_seconds", "End of the last run whose command was started and whose exit code was 0."},
-}
-
-// add counts the run of a line.
-func (m metrics) add(text []byte) error {
-	var line reportLine
-	err := json.Unmarshal(text, &line)
-	switch {
-	case err != nil:
-		return err
-	case locks.CheckName(line.Name) != nil || line.Outcome == "" || line.Since.IsZero():
-		return errors.New("no name, outcome or since")
-	}
-	code := float64(line.ExitCode)
-	lock := fmt.Sprintf(`name="%s",store="%s"`, escaped(line.Name), escaped(line.Store))
-	m[series{"golock_runs_total", fmt.Sprintf(`%s,outcome="%s"`, lock, escaped(line.Outcome))}]++
-	m[series{"golock_failures_total", lock}] += min(code, 1)
-	m[series{"golock_waited_seconds_total", lock}] += line.Waited
-	m[series{"golock_ran_seconds_total", lock}] += line.Ran
-
-	end := float64(line.Since.UnixMicro())/1e6 + line.Waited + line.Ran // in seconds since 1970
-	m.setLast("golock_last_attempt", lock, map[string]float64{"_timestamp_seconds": end, "_exit_code": code})
-	if line.Ran > 0 {
-		m.setLast("golock_last_run", lock, map[string]float64{
-			"_timestamp_seconds": end, "_waited_seconds": line.Waited, "_duration_seconds": line.Ran, "_exit_code": code,
-		})
-	}
-	if line.Ran > 0 && line.ExitCode == 0 {
-		m.setLast("golock_last_success", lock, map[string]float64{"_timestamp_seconds": end})
-	}
-	return nil
-}
-
-// setLast sets what is told of the last run, unless that of a later one is set.
-func (m metrics) setLast(prefix, lock string, values map[string]float64) {
-	const timestamp = "_timestamp_seconds"
-	if end, ok := m[series{prefix + timestamp, lock}]; ok && values[timestamp] < end {
-		return
-	}
-	for name, value := range values {
-		m[series{prefix + name, lock}] = value
-	}
-}
-
-// escaped gives the value of a label.
-func escaped(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(text, "\ufffd"))
-}
-
-// write writes Prometheus' text format, version 0.0.4, without timestamps.
-func (m metrics) write(to io.Writer) {
-	all := slices.SortedFunc(maps.Keys(m), func(a, b series) int { return cmp.Compare(a.labels, b.labels) })
-	for _, metric := range metricHelp {
-		name, kind := metric[0], "gauge"
-		if strings.HasSuffix(name, "_total") {
-			kind = "counter"
-		}
-		head := fmt.Sprintf("# HELP %s %s\n# TYPE %s %s\n", name, metric[1], name, kind)
-		for _, s := range all {
-			if s.metric == name {
-				fmt.Fprintf(to, "%s%s{%s} %s\n", head, name, s.labels, strconv.FormatFloat(m[s], 'f', -1, 64))
-				head = ""
-			}
-		}
-	}
 }

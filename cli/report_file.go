@@ -5,10 +5,10 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"golock/cli/report"
 	"golock/cli/term"
 	"golock/config"
 	"golock/internal/eintr"
@@ -72,64 +72,24 @@ func duplicateStream(v *config.Values, path string, stream int) (int, error) {
 	return fd, nil
 }
 
-// reportLine is what a report tells of one run that asked for a slot; times are seconds.
-type reportLine struct {
-	Name     string    `json:"name"`
-	Store    string    `json:"store"`
-	ID       string    `json:"id"`
-	Since    time.Time `json:"since"`  // when golock began to wait
-	Waited   float64   `json:"waited"` // for the slot, or until golock gave up
-	Ran      float64   `json:"ran"`
-	ExitCode int       `json:"exit_code"` // golock's
-	Signal   string    `json:"signal"`    // that the command died of, or that ended the waiting; "": none
-	Outcome  string    `json:"outcome"`
-	Slots    []int     `json:"slots"`
-	Fence    int64     `json:"fence"`
-	Unlocked bool      `json:"unlocked,omitempty"`
-	Host     string    `json:"host"`
-	PID      int       `json:"pid"`
-	User     string    `json:"user"`
-	Command  []string  `json:"command"`
-	Note     string    `json:"note,omitempty"`
-
-	// WaitedFor is who held the slot when the run began to wait, or was turned away.
-	WaitedFor []reportHolder `json:"waited_for,omitempty"`
-}
-
-// reportHolder is what a report tells of somebody who held a slot.
-type reportHolder struct {
-	ID      string   `json:"id"`
-	Host    string   `json:"host"`
-	PID     int      `json:"pid"`
-	User    string   `json:"user"`
-	Command []string `json:"command"`
-	Note    string   `json:"note,omitempty"`
-}
-
 // maxReportHolders is how many holders a line tells at most. A lock may have thousands.
 const maxReportHolders = 16
-
-// The outcomes that a report knows beside the kinds of runner.
-const (
-	outcomeUnavailable = "unavailable" // the store was out of reach, or refused for a reason that passes
-	outcomeUnlocked    = "unlocked"    // the command ran without a slot, and ended
-)
 
 // outcomeText is the outcome of a run in a report.
 func outcomeText(o *runner.Outcome) string {
 	switch {
 	case o.Unreachable:
-		return outcomeUnavailable
+		return report.OutcomeUnavailable
 	case o.Unlocked && o.Kind == runner.Ended:
-		return outcomeUnlocked
+		return report.OutcomeUnlocked
 	}
 	return string(o.Kind)
 }
 
 // reportHolders describes whom a run waited for.
-func reportHolders(entries []locks.Entry) (all []reportHolder) {
+func reportHolders(entries []locks.Entry) (all []report.Holder) {
 	for _, row := range term.Rows(entries[:min(len(entries), maxReportHolders)]) {
-		all = append(all, reportHolder{ID: row.ID, Host: row.Host, PID: row.PID, User: row.User, Command: row.Command, Note: row.Note})
+		all = append(all, report.Holder{ID: row.ID, Host: row.Host, PID: row.PID, User: row.User, Command: row.Command, Note: row.Note})
 	}
 	return all
 }
@@ -138,7 +98,7 @@ func reportHolders(entries []locks.Entry) (all []reportHolder) {
 // the kernel keeps lines of several writers whole. Of a line that the disk has no room
 // for a part may stay: to remove it could remove what another run has appended since.
 func appendReport(fd int, run *runner.Run, o runner.Outcome, code int) error {
-	line := reportLine{
+	line := report.Line{
 		Name: run.Request.Name, Store: run.Store.URL(), ID: cmp.Or(o.Grant.Ref, run.Request.Ref).String(),
 		Since: o.Began, Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
 		ExitCode: code, Outcome: outcomeText(&o), Slots: append([]int{}, o.Grant.Slots...), Fence: o.Grant.Fence,

@@ -81,7 +81,7 @@ func TestMissingPartsOfTheMachine(t *testing.T) {
 		{"golock held", "64 not inside a golock run", nil},
 		{"golock complete ru", "0 run", nil},
 		{"golock completion bash", "0 complete", nil},
-		{"golock report /data/none", "69", nil},
+		{"golock report /data/none", "0 does not exist yet", nil},
 		{"golock version", "0 golock", nil},
 		{"golock help", "0 Usage", nil},
 		{"golock manual", "0 SYNOPSIS", nil},

@@ -307,7 +307,7 @@ func TestLean(t *testing.T) {
 	if code, text := run(server, "true"); code != 69 || !strings.Contains(text, full) || !strings.Contains(text, "the package golock "+version) {
 		t.Errorf("with another version's full program: exit code %d, %s", code, text)
 	}
-	if text, err := exec.Command(golock, "--help").CombinedOutput(); err == nil || !strings.Contains(string(text), "help, completion and what is wrong") {
+	if text, err := exec.Command(golock, "--help").CombinedOutput(); err == nil || !strings.Contains(string(text), "help, completion, report and what is wrong") {
 		t.Errorf("help with another version's full program: %v, %s", err, text)
 	}
 	if code, text := run(local, golock, "held"); code != 0 || text != "" {

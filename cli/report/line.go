@@ -1,0 +1,86 @@
+// Package report reads what golock run --report has written, and sums it up: as metrics, as a
+// table, and (package page) as a page with pictures. It never prints.
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"golock/locks"
+)
+
+// Line is a line of a report: what became of one run that asked for a slot. Times are in seconds.
+// Programs rely on the names.
+type Line struct {
+	Name     string    `json:"name"`
+	Store    string    `json:"store"`
+	ID       string    `json:"id"`
+	Since    time.Time `json:"since"`  // when golock began to wait
+	Waited   float64   `json:"waited"` // for the slot, or until golock gave up
+	Ran      float64   `json:"ran"`    // 0 if the command was not started
+	ExitCode int       `json:"exit_code"`
+	Signal   string    `json:"signal"` // killed the command, or ended the waiting; "" if none did
+	Outcome  string    `json:"outcome"`
+	Slots    []int     `json:"slots"`
+	Fence    int64     `json:"fence"`
+	Unlocked bool      `json:"unlocked,omitempty"`
+	Host     string    `json:"host"`
+	PID      int       `json:"pid"`
+	User     string    `json:"user"`
+	Command  []string  `json:"command"`
+	Note     string    `json:"note,omitempty"` // why the run was there
+
+	// WaitedFor are those who held the slot when the run first waited, or was turned away.
+	WaitedFor []Holder `json:"waited_for,omitempty"`
+}
+
+// Holder describes who held a slot, as far as the store's queue says it.
+type Holder struct {
+	ID      string   `json:"id"`
+	Host    string   `json:"host"`
+	PID     int      `json:"pid"`
+	User    string   `json:"user"`
+	Command []string `json:"command"`
+	Note    string   `json:"note,omitempty"`
+}
+
+// The outcomes of a line that mean something to this package. Package runner has the others.
+const (
+	ended              = "ended"
+	timeLimit          = "time-limit"
+	busy               = "busy"
+	lost               = "lost"
+	interrupted        = "interrupted"
+
+	// OutcomeUnavailable says that the store was out of reach, or refused for a reason that passes.
+	OutcomeUnavailable = "unavailable"
+
+	// OutcomeUnlocked says that the command ran without a slot, and ended.
+	OutcomeUnlocked = "unlocked"
+)
+
+// parse reads a line.
+func parse(text []byte) (*Line, error) {
+	line := &Line{}
+	err := json.Unmarshal(text, line)
+	if err != nil {
+		return nil, err
+	}
+	if locks.CheckName(line.Name) != nil || line.Outcome == "" || line.Since.IsZero() {
+		return nil, errors.New("no name, outcome or since")
+	}
+	return line, nil
+}
+
+// End is when the run ended, in seconds since 1970.
+func (l *Line) End() float64 { return l.Begin() + l.Waited + l.Ran }
+
+// Begin is when the run asked for a slot, in seconds since 1970.
+func (l *Line) Begin() float64 { return float64(l.Since.UnixMicro()) / 1e6 }
+
+// Started reports whether the command was started.
+func (l *Line) Started() bool { return l.Ran > 0 }
+
+// hadTurn reports whether the run came to its turn: it got a slot, or ran without one.
+func (l *Line) hadTurn() bool { return l.Started() || len(l.Slots) > 0 }

@@ -1,0 +1,158 @@
+package webpage
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"golock/cli/report"
+	"golock/locks"
+)
+
+// How many characters of a text the page shows.
+const (
+	nameLimit    = 60
+	storeLimit   = 60
+	hostLimit    = 40
+	commandLimit = 60
+	noteLimit    = 200
+	heldByLimit  = 40 // of the command of a holder
+	behindLimit  = 80 // of whom a run waited for,
+	briefLimit   = 28 // and of a command or a note where a pointer rests on a run
+)
+
+// run is a line of a report, as far as the page shows it. Times are in seconds since 1970.
+type run struct {
+	name, store, host   string
+	id                  string
+	begin, granted, end float64 // asked for the slot, got it or gave up, ended
+	started             bool
+	withoutSlot         bool
+	kind                report.Kind
+	result              string
+	user                string
+	pid                 int
+	command, note       string
+	behind              string // who held the slot when the run first waited, or was turned away; "" if nobody is known
+	behindID            string
+}
+
+func (p *Page) newRun(l *report.Line) *run {
+	r := &run{
+		name: p.text(l.Name, nameLimit), store: p.text(l.Store, storeLimit), host: p.text(l.Host, hostLimit), id: shortID(l.ID),
+		begin: l.Begin(), started: l.Started(), withoutSlot: l.WithoutSlot(), kind: l.Kind(), result: p.text(l.Result(), nameLimit),
+		user: p.text(l.User, hostLimit), pid: l.PID, command: p.text(strings.Join(firsts(l.Command), " "), commandLimit),
+		note: p.text(l.Note, noteLimit),
+	}
+	r.granted = r.begin + seconds(l.Waited)
+	r.end = r.granted + seconds(l.Ran)
+	if len(l.WaitedFor) > 0 {
+		r.behind, r.behindID = p.text(behindWhom(l.WaitedFor), noteLimit), shortID(l.WaitedFor[0].ID)
+	}
+	return r
+}
+
+// firsts are the first words of a command, which may have two MiB.
+func firsts(command []string) []string {
+	words := command[:min(len(command), commandLimit)]
+	short := make([]string, len(words))
+	for i, word := range words {
+		short[i] = word[:min(len(word), 4*commandLimit)]
+	}
+	return short
+}
+
+// shortID is the part of an ID that differs between entries of a name.
+func shortID(id string) string {
+	if _, unique, found := strings.Cut(id, "-"); found && len(unique) <= 32 {
+		return unique
+	}
+	return ""
+}
+
+// seconds makes sure that a time can be drawn, whatever a report says.
+func seconds(s float64) float64 {
+	const century = 100 * 365 * 24 * 60 * 60
+	return min(max(s, 0), century)
+}
+
+// text shortens a text and replaces its control characters. Equal texts share memory.
+func (p *Page) text(text string, limit int) string {
+	short := printable(text[:min(len(text), 4*limit+8)], limit)
+	if shared, known := p.texts[short]; known {
+		return shared
+	}
+	if len(p.texts) < drawnLimit {
+		p.texts[short] = short
+	}
+	return short
+}
+
+func printable(text string, limit int) string {
+	return locks.Printable(strings.ToValidUTF8(text, "\ufffd"), limit)
+}
+
+// behindWhom names the first holder, and how many there were.
+func behindWhom(holders []report.Holder) string {
+	h := holders[0]
+	process := "a process"
+	if h.PID > 0 {
+		process = fmt.Sprintf("PID %d", h.PID)
+	}
+	if h.User != "" {
+		process += " of " + printable(h.User, hostLimit)
+	}
+	text := process
+	if len(h.Command) > 0 {
+		text = printable(strings.Join(firsts(h.Command), " "), heldByLimit)
+	}
+	if h.Host != "" {
+		text += " on " + printable(h.Host, hostLimit)
+	}
+	if len(h.Command) > 0 {
+		text += " (" + process + ")"
+	}
+	if h.Note != "" {
+		text += ": " + printable(h.Note, commandLimit)
+	}
+	if more := len(holders) - 1; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(seconds * 1e6)) }
+
+// stamp writes an instant with its date.
+func (p *Page) stamp(seconds float64) string { return p.format(seconds, "2006-01-02 15:04:05") }
+
+func (p *Page) format(seconds float64, layout string) string {
+	return timeOf(seconds).In(p.now.Location()).Format(layout)
+}
+
+// about says everything about a run in one line, for who rests the pointer on it. On a page of very
+// many runs it leaves out what the lists have.
+func (p *Page) about(r *run, layout string) string {
+	var b strings.Builder
+	b.WriteString(p.format(r.begin, layout))
+	if waited := r.granted - r.begin; waited >= 1 || r.behind != "" {
+		b.WriteString(" waited " + report.Span(waited))
+	}
+	if r.behind != "" {
+		b.WriteString(" behind " + locks.Printable(r.behind, behindLimit))
+	}
+	if r.started {
+		b.WriteString(", ran " + report.Span(r.end-r.granted))
+	}
+	b.WriteString(": " + r.result)
+	if len(p.runs) > detailLimit {
+		return b.String()
+	}
+	if r.note != "" {
+		b.WriteString("; " + locks.Printable(r.note, briefLimit))
+	}
+	if r.command != "" {
+		fmt.Fprintf(&b, " [%d %s]", r.pid, locks.Printable(r.command, briefLimit))
+	}
+	return b.String()
+}

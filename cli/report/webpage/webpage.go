@@ -1,0 +1,159 @@
+// Package webpage makes a page of what golock run --report has written: a time line for each lock
+// and host, the longest waits, what went wrong, and a table. The page needs no other file, no
+// network and no JavaScript. Every text of a report is data to it.
+package webpage
+
+import (
+	"cmp"
+	_ "embed"
+	"html/template"
+	"io"
+	"slices"
+	"time"
+
+	"golock/cli/report"
+)
+
+const (
+	// drawnLimit is how many runs a page draws, the last ones of the report. The table has all.
+	drawnLimit = 20_000
+	// wholeLimit is up to how many runs the page also shows the whole time at once.
+	wholeLimit = 1500
+	// detailLimit is up to how many runs the page shows command and note of each.
+	detailLimit = 5000
+	// waitsShown and troublesShown are the lengths of the lists.
+	waitsShown, troublesShown = 15, 50
+)
+
+// Page collects the runs of a page.
+type Page struct {
+	now     time.Time // its location is that of all times on the page
+	runs    []*run
+	dropped int // runs that are older than those that are drawn
+	limit   int // how many runs are drawn
+	texts   map[string]string
+}
+
+// New returns a page without runs. Times are shown in the location of now.
+func New(now time.Time) *Page { return &Page{now: now, limit: drawnLimit, texts: map[string]string{}} }
+
+// Add adds a run.
+func (p *Page) Add(l *report.Line) {
+	p.runs = append(p.runs, p.newRun(l))
+	if len(p.runs) >= 2*p.limit {
+		p.drop()
+	}
+}
+
+// drop removes the oldest runs beyond the limit.
+func (p *Page) drop() {
+	slices.SortStableFunc(p.runs, func(a, b *run) int { return cmp.Compare(b.end, a.end) })
+	if len(p.runs) > p.limit {
+		p.dropped += len(p.runs) - p.limit
+		p.runs = slices.Clone(p.runs[:p.limit])
+	}
+}
+
+//go:embed page.html.tmpl
+var pageText string
+
+//go:embed page.css
+var styleText string
+
+// content is what the template shows.
+type content struct {
+	Style            template.CSS
+	Made             string
+	First, Last      string // when the drawn runs began and ended
+	Zone             string
+	Runs, Drawn      int
+	Dropped          int
+	Names, Hosts     int
+	HasStores        bool // the report has runs of several stores
+	HasUnlocked      bool
+	Remarks          []string
+	Legend           []mark
+	Days             []day
+	Windows          []*window // the one that is shown first stands last
+	Grids            []*window // of the windows whose ticks stand where those of no other do
+	Waits            []listed
+	Troubles         []listed
+	MoreTroubles     int
+	Rows             []tableRow
+	ShownIfNotChosen string // the ID of the window that is shown first
+}
+
+// tableRow is a row of the table with its last run in words.
+type tableRow struct {
+	*report.Row
+	Last string
+}
+
+// Write writes the page. The rows are those of all runs, also of those that the page does not draw.
+func (p *Page) Write(to io.Writer, rows []*report.Row) error {
+	parsed, err := template.New("page").Parse(pageText)
+	if err != nil {
+		return err
+	}
+	p.drop()
+	slices.SortStableFunc(p.runs, func(a, b *run) int { return cmp.Compare(a.begin, b.begin) })
+	c := &content{
+		Style: template.CSS(styleText), Made: p.now.Format(time.DateTime), Zone: p.now.Format("MST, -07:00"),
+		Drawn: len(p.runs), Dropped: p.dropped, Runs: len(p.runs) + p.dropped, Legend: marks(),
+	}
+	p.count(c, rows)
+	if len(p.runs) > 0 {
+		p.draw(c)
+	}
+	c.Remarks = p.remarks(rows)
+	c.Waits = p.longestWaits()
+	c.Troubles, c.MoreTroubles = p.troubles()
+	return parsed.Execute(to, c)
+}
+
+// count counts names, hosts and stores, and fills the table.
+func (p *Page) count(c *content, rows []*report.Row) {
+	hosts, stores := map[string]bool{}, map[string]bool{}
+	for _, r := range p.runs {
+		hosts[r.host] = true
+	}
+	for _, row := range rows {
+		stores[row.Store] = true
+		c.HasUnlocked = c.HasUnlocked || row.Unlocked > 0
+		shown := *row
+		shown.Name, shown.Store = printable(row.Name, nameLimit), printable(row.Store, storeLimit)
+		c.Rows = append(c.Rows, tableRow{&shown, p.stamp(row.LastEnd)})
+	}
+	c.Names, c.Hosts, c.HasStores = len(rows), len(hosts), len(stores) > 1
+}
+
+// draw fills the windows and the links to them.
+func (p *Page) draw(c *content) {
+	first, last := p.extent()
+	c.First, c.Last = p.stamp(first), p.stamp(last)
+	windows := p.windows()
+	if len(p.runs) <= wholeLimit {
+		whole := p.whole(first, last)
+		if len(windows) == 1 {
+			windows = nil
+		}
+		c.Days = p.links(windows)
+		windows = append(windows, whole)
+	} else {
+		c.Days = p.links(windows)
+	}
+	for _, w := range windows {
+		p.fill(w, c.HasStores)
+	}
+	c.Windows, c.Grids = windows, shareGrids(windows)
+	c.ShownIfNotChosen = windows[len(windows)-1].ID
+}
+
+// extent returns when the first run began and the last one ended.
+func (p *Page) extent() (first, last float64) {
+	first, last = p.runs[0].begin, p.runs[0].end
+	for _, r := range p.runs {
+		first, last = min(first, r.begin), max(last, r.end)
+	}
+	return first, last
+}

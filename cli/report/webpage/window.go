@@ -1,0 +1,223 @@
+package webpage
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"golock/cli/report"
+)
+
+// window is a stretch of time that the page shows at once.
+type window struct {
+	ID       string
+	Title    string
+	from, to float64 // in seconds since 1970
+	runs     []*run
+	Ticks    []tick
+	Grid     string // the ID of the window that draws its lines: those of hours are the same
+	Lanes    []*lane
+}
+
+// tick is a moment on the axis of time.
+type tick struct{ X, Text string }
+
+// day is a line of links to windows.
+type day struct {
+	Title string
+	Links []link
+}
+
+type link struct{ ID, Text string }
+
+const (
+	minute = 60.0
+	hour   = 60 * minute
+	daily  = 24 * hour
+)
+
+// windows divides the runs into windows of equal length: hours, or longer ones where hours would
+// show the same runs so often, or have so few, that the page became large.
+func (p *Page) windows() []*window {
+	budget := float64(bytesOfPage + bytesOfRun*len(p.runs))
+	sizes := make([]float64, len(p.runs))
+	for i, r := range p.runs {
+		sizes[i] = float64(p.size(r))
+	}
+	for _, length := range []float64{hour, 3 * hour, 6 * hour, 12 * hour, daily, 7 * daily, 28 * daily, 364 * daily} {
+		size := 0.0
+		for i, r := range p.runs {
+			size += sizes[i] * (p.index(r.end, length) - p.index(r.begin, length) + 1)
+		}
+		if size > budget {
+			continue
+		}
+		windows, lanes := p.divide(length)
+		size += float64(len(windows)*sizeOfWindow + lanes*sizeOfLane)
+		if size <= budget {
+			return windows
+		}
+	}
+	first, last := p.extent()
+	return []*window{p.whole(first, last)}
+}
+
+// A page has at most so many bytes for windows, unless one window alone has more.
+const bytesOfPage, bytesOfRun = 400_000, 230
+
+// About so many bytes of the page a window without lanes, and a lane without bars has.
+const sizeOfWindow, sizeOfLane = 700, 130
+
+// size returns about how many bytes of the page a bar of a run has.
+func (p *Page) size(r *run) int {
+	const element, rectangle, sign, label = 26, 58, 40, 30
+	size := element + len(p.about(r, "15:04:05"))
+	if r.started {
+		size += rectangle
+	}
+	if r.granted-r.begin >= 1 {
+		size += rectangle
+	}
+	if r.kind != report.OK {
+		size += sign
+	}
+	if r.behind != "" {
+		size += label
+	}
+	return size
+}
+
+// index numbers the windows of a length. They begin at full hours, or days, of the page's location.
+func (p *Page) index(seconds, length float64) float64 {
+	return math.Floor((seconds + p.offset()) / length)
+}
+
+// offset is how far the page's location is before UTC, in seconds.
+func (p *Page) offset() float64 {
+	_, offset := timeOf(p.runs[0].begin).In(p.now.Location()).Zone()
+	return float64(offset)
+}
+
+// divide returns the windows that have runs, and how many lanes they have together.
+func (p *Page) divide(length float64) (windows []*window, lanes int) {
+	byIndex := map[float64]*window{}
+	type place struct {
+		index             float64
+		name, store, host string
+	}
+	places := map[place]bool{}
+	for _, r := range p.runs {
+		for i := p.index(r.begin, length); i <= p.index(r.end, length); i++ {
+			w := byIndex[i]
+			if w == nil {
+				from := i*length - p.offset()
+				w = &window{ID: fmt.Sprintf("t%.0f", from), from: from, to: from + length}
+				w.Title = p.format(w.from, "Monday, 2 January 2006, 15:04") + " to " + p.format(w.to, "15:04")
+				if length >= daily {
+					w.Title = p.format(w.from, "Monday, 2 January 2006") + " to " + p.format(w.to, "Monday, 2 January 2006, 15:04")
+				}
+				byIndex[i] = w
+			}
+			w.runs = append(w.runs, r)
+			places[place{i, r.name, r.store, r.host}] = true
+		}
+	}
+	windows = slices.SortedFunc(maps.Values(byIndex), func(a, b *window) int { return cmp.Compare(a.from, b.from) })
+	return windows, len(places)
+}
+
+// whole is the window of all runs.
+func (p *Page) whole(first, last float64) *window {
+	step := stepOf(max(last-first, 1))
+	w := &window{ID: "all", Title: "The whole time", runs: p.runs}
+	w.from = math.Floor((first+p.offset())/step)*step - p.offset()
+	w.to = math.Ceil((max(last, first+1)+p.offset())/step)*step - p.offset()
+	return w
+}
+
+// stepOf returns the time between two ticks of a window.
+func stepOf(span float64) float64 {
+	const atMost, ofSeconds = 10, 6 // with seconds the texts are wider
+	for _, step := range []float64{
+		0.1, 0.5, 1, 2, 5, 10, 15, 30, minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute,
+		hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour, daily, 2 * daily, 7 * daily, 14 * daily, 28 * daily, 84 * daily, 364 * daily,
+	} {
+		if span/step <= ofSeconds || step >= minute && span/step <= atMost {
+			return step
+		}
+	}
+	return span / atMost
+}
+
+// axis puts ticks on the axis of time. The first and the last moment have none: their texts would
+// not fit.
+func (p *Page) axis(w *window) {
+	step := stepOf(w.to - w.from)
+	layout := "15:04"
+	switch {
+	case step >= daily:
+		layout = "2 Jan"
+	case step < minute:
+		layout = "15:04:05"
+	}
+	for t := w.from + step; t < w.to-step/2; t += step {
+		w.Ticks = append(w.Ticks, tick{w.x(t), p.format(t, layout)})
+	}
+}
+
+// shareGrids returns the windows whose lines have to be drawn.
+func shareGrids(windows []*window) (drawn []*window) {
+	ids := map[string]string{}
+	for _, w := range windows {
+		places := ""
+		for _, t := range w.Ticks {
+			places += t.X + " "
+		}
+		if ids[places] == "" {
+			ids[places] = w.ID
+			drawn = append(drawn, w)
+		}
+		w.Grid = ids[places]
+	}
+	return drawn
+}
+
+// share returns where in the window a moment is, from 0 to 100.
+func (w *window) share(seconds float64) float64 {
+	return 100 * min(max((seconds-w.from)/(w.to-w.from), 0), 1)
+}
+
+func (w *window) x(seconds float64) string { return percent(w.share(seconds)) }
+
+// percent writes a position, as short as a browser can show it.
+func percent(share float64) string {
+	text := fmt.Sprintf("%.2f", share)
+	for text[len(text)-1] == '0' {
+		text = text[:len(text)-1]
+	}
+	if text[len(text)-1] == '.' {
+		text = text[:len(text)-1]
+	}
+	return text
+}
+
+// links leads to the windows, with a line for each day.
+func (p *Page) links(windows []*window) (days []day) {
+	if len(windows) < 2 {
+		return nil
+	}
+	for _, w := range windows {
+		title, text := p.format(w.from, "Mon 2 Jan 2006"), p.format(w.from, "15:04")
+		if w.to-w.from >= daily {
+			title, text = p.format(w.from, "2006"), p.format(w.from, "2 Jan")
+		}
+		if len(days) == 0 || days[len(days)-1].Title != title {
+			days = append(days, day{Title: title})
+		}
+		d := &days[len(days)-1]
+		d.Links = append(d.Links, link{w.ID, text})
+	}
+	return days
+}
