@@ -47,11 +47,11 @@ type Holder struct {
 
 // The outcomes of a line that mean something to this package. Package runner has the others.
 const (
-	ended              = "ended"
-	timeLimit          = "time-limit"
-	busy               = "busy"
-	lost               = "lost"
-	interrupted        = "interrupted"
+	ended       = "ended"
+	timeLimit   = "time-limit"
+	busy        = "busy"
+	lost        = "lost"
+	interrupted = "interrupted"
 
 	// OutcomeUnavailable says that the store was out of reach, or refused for a reason that passes.
 	OutcomeUnavailable = "unavailable"
