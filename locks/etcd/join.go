@@ -126,9 +126,11 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 		t.conditions = []condition{unchanged(e.all(), s.revision)}
 	}
 	if takes {
-		if t.then, err = e.takingOperations(ctx, l, &d.Entry); err != nil {
+		taking, err := e.takingOperations(ctx, l, &d.Entry)
+		if err != nil {
 			return a, nil, false, err
 		}
+		t.then = append(s.evictions(d, e.evictor), taking...)
 		if e.isPlain() {
 			t.other = append([]operation{waiting}, reads...)
 		}
