@@ -198,7 +198,7 @@ func (l *link) addHolds(ctx context.Context, all []locks.Entry) error {
 		}
 		_, hold := leasesOf(e.Ref.ID)
 		a, err := l.remaining(ctx, hold)
-		left := time.Duration(max(a.ttl, 0)) * time.Second
+		left := time.Duration(max(a.ttl+1, 0)) * time.Second // etcd rounds down
 		e.HeldTill, e.Expires = time.Now().Add(left), max(e.Expires, left)
 		return err
 	})

@@ -72,7 +72,7 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 	} else {
 		err = inParallel(func() error { return e.hasLease(ctx, l) }, read)
 	}
-	for err == nil && ctx.Err() == nil {
+	for try := 0; err == nil && ctx.Err() == nil; try++ {
 		d := e.decide(s, "")
 		if len(d.Invalid) > 0 {
 			e.revokeLater(l)
@@ -88,7 +88,7 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 			return e.refused(ctx, l, s, &d)
 		}
 		var done bool
-		if a, s, done, err = e.insert(ctx, l, s, &d); done || err != nil {
+		if a, s, done, err = e.insert(ctx, l, s, &d, try); done || err != nil {
 			return a, err
 		}
 	}
@@ -107,7 +107,7 @@ func (e *entry) isPlain() bool {
 
 // insert makes what a decision about a new entry says true, if nothing has changed since. A plain
 // request queues in any case. done: a is the answer. Otherwise next is the state to decide with.
-func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision) (a lease.Answer, next *state, done bool, err error) {
+func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision, try int) (a lease.Answer, next *state, done bool, err error) {
 	if e.asked == 0 {
 		if err := e.hasLease(ctx, l); err != nil {
 			return a, nil, false, err
@@ -122,8 +122,13 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 	waiting := put(e.waiter(&e.want), e.record.text(now), e.ownLease)
 	t := transaction{other: reads}
 	takes := d.Verdict == queue.Granted
-	if takes || !e.isPlain() {
-		t.conditions = []condition{unchanged(e.all(), s.revision)}
+	switch {
+	case takes:
+		t.conditions = append(s.slotsTaken(&d.Entry), unchanged(e.all(), s.revision))
+	case !e.isPlain():
+		t.conditions = append(s.stillHeld(), unchanged(e.all(), s.revision))
+	case try < strictTries:
+		t.conditions = s.stillHeld()
 	}
 	if takes {
 		taking, err := e.takingOperations(ctx, l, &d.Entry)
@@ -162,6 +167,46 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 		a.Replaced = e.described(s, d.Replaced)
 	}
 	return a, next, true, err
+}
+
+// strictTries is how often a request that has to queue makes sure that it still has to. After that it
+// queues anyhow, and finds out: where slots change hands all the time it would never come to an end.
+const strictTries = 2
+
+// maxConditions is how many holders a transaction is conditional on: etcd allows 128 conditions
+// (--max-txn-ops).
+const maxConditions = 60
+
+// slotsTaken are the conditions that the slots below those that an entry is given are still taken. No
+// other condition notices a key that is gone.
+func (s *state) slotsTaken(e *queue.Entry) (all []condition) {
+	if len(e.Slots) == 0 {
+		return nil
+	}
+	highest := e.Slots[len(e.Slots)-1]
+	for _, h := range s.holdersNow() {
+		if len(h.Slots) > 0 && h.Slots[0] < highest && len(all) < maxConditions {
+			all = append(all, s.holdsStill(&h))
+		}
+	}
+	return all
+}
+
+// stillHeld are the conditions that all who hold do so.
+func (s *state) stillHeld() (all []condition) {
+	for _, h := range s.holdersNow() {
+		if len(all) < maxConditions {
+			all = append(all, s.holdsStill(&h))
+		}
+	}
+	return all
+}
+
+func (s *state) holdsStill(h *queue.Entry) condition {
+	if h.State == queue.Ended {
+		return createdAt(s.hold(h.ID), h.Fence)
+	}
+	return createdAt(s.holder(h.ID), h.Fence)
 }
 
 // decide asks what becomes of the entry.
@@ -272,7 +317,7 @@ func (e *entry) take(ctx context.Context, l *link, s *state, want *queue.Entry) 
 		return nil, a, err
 	}
 	t := transaction{
-		conditions: []condition{unchanged(e.holders(), s.revision), createdAt(e.key, e.created)},
+		conditions: append(s.slotsTaken(want), unchanged(e.holders(), s.revision), createdAt(e.key, e.created)),
 		then:       append(then, remove(span{from: e.key})),
 	}
 	for _, q := range e.questions() {

@@ -64,12 +64,15 @@ func (c *Cluster) URL(first int) string {
 // Leader is the number of the node that is the leader.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
-	for i, one := range c.Nodes {
-		fields := strings.Split(one.Control("endpoint", "status"), ", ")
-		if len(fields) > 4 && fields[4] == "true" {
-			return i
+	leader := -1
+	testkit.Eventually(c.t, "there is a leader", func() bool {
+		for i, one := range c.Nodes {
+			text, err := one.TryControl("endpoint", "status")
+			if fields := strings.Split(text, ", "); err == nil && len(fields) > 4 && fields[4] == "true" {
+				leader = i
+			}
 		}
-	}
-	c.t.Fatal("there is no leader")
-	return 0
+		return leader >= 0
+	})
+	return leader
 }

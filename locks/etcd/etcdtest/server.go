@@ -137,11 +137,18 @@ func (s *Server) Restart() {
 // Control runs etcdctl, which must succeed.
 func (s *Server) Control(args ...string) string {
 	s.t.Helper()
-	text, err := exec.Command("etcdctl", append([]string{"--endpoints", s.scheme + "://" + s.Addr()}, args...)...).CombinedOutput()
+	text, err := s.TryControl(args...)
 	if err != nil {
 		s.t.Fatalf("etcdctl %v: %v: %s", args, err, text)
 	}
-	return strings.TrimSpace(string(text))
+	return text
+}
+
+// TryControl runs etcdctl.
+func (s *Server) TryControl(args ...string) (string, error) {
+	all := append([]string{"--endpoints", s.scheme + "://" + s.Addr()}, args...)
+	text, err := exec.Command("etcdctl", all...).CombinedOutput()
+	return strings.TrimSpace(string(text)), err
 }
 
 // Shared gives a server that all tests share: each uses a prefix of its own (StoreURL), and none stops
