@@ -29,6 +29,8 @@ type Server struct {
 	cluster  func() string // the members as etcd's command line has them
 	options  []string
 	scheme   string
+	cert     string // with TLS: the certificate of both sides,
+	key      string // and its key
 }
 
 // variable holds the port and the directory of the server that a run of all tests shares.
@@ -46,22 +48,43 @@ func Start(t testing.TB, options ...string) *Server {
 	return s
 }
 
+// StartTLS starts a server with TLS that demands certificates of clients. The certificate is good for
+// both sides, and names host.
+func StartTLS(t testing.TB, host string) (s *Server, cert, key string) {
+	t.Helper()
+	s, err := newServer(t, "default", nil)
+	testkit.Must(t, err)
+	t.Cleanup(s.discard)
+	s.scheme = "https"
+	s.cert, s.key, err = server.NewCertificate(s.Dir, host)
+	testkit.Must(t, err)
+	s.options = []string{
+		"--cert-file", s.cert, "--key-file", s.key, "--trusted-ca-file", s.cert, "--client-cert-auth",
+	}
+	testkit.Must(t, s.startAnywhere())
+	return s, s.cert, s.key
+}
+
 func startServer(t testing.TB, options []string) (*Server, error) {
 	s, err := newServer(t, "default", options)
 	if err != nil {
 		return nil, err
 	}
+	if err = s.startAnywhere(); err != nil {
+		s.discard()
+	}
+	return s, err
+}
+
+// startAnywhere starts the only member of a cluster at free ports.
+func (s *Server) startAnywhere() error {
 	s.cluster = func() string { return s.member() }
-	err = s.StartAnywhere(server.EtcdPorts, func() error {
+	return s.StartAnywhere(server.EtcdPorts, func() (err error) {
 		if s.peerPort, err = server.FreePort(server.EtcdPorts); err != nil {
 			return err
 		}
 		return s.start()
 	})
-	if err != nil {
-		s.discard()
-	}
-	return s, err
 }
 
 func newServer(t testing.TB, name string, options []string) (*Server, error) {
@@ -147,6 +170,9 @@ func (s *Server) Control(args ...string) string {
 // TryControl runs etcdctl.
 func (s *Server) TryControl(args ...string) (string, error) {
 	all := append([]string{"--endpoints", s.scheme + "://" + s.Addr()}, args...)
+	if s.cert != "" {
+		all = append([]string{"--cacert", s.cert, "--cert", s.cert, "--key", s.key, "--insecure-skip-tls-verify"}, all...)
+	}
 	text, err := exec.Command("etcdctl", all...).CombinedOutput()
 	return strings.TrimSpace(string(text)), err
 }
