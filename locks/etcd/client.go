@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -103,6 +104,9 @@ func (c *client) connect(ctx context.Context, connected func()) (*link, error) {
 		secure := tls.Client(raw, config)
 		if err := handshake(ctx, secure); err != nil {
 			_ = raw.Close()
+			if errors.Is(err, io.EOF) {
+				err = fmt.Errorf("%w: %w", errNoTLS, err)
+			}
 			return nil, err
 		}
 		raw = secure

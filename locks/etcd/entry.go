@@ -245,13 +245,19 @@ func epochOf(cluster uint64) string { return fmt.Sprintf("%x", cluster) }
 func (e *entry) noteAge(ctx context.Context, l *link, own *pair, r *record) {
 	now := e.store.clock()
 	age := now.Sub(r.Since)
-	if r.Boot != e.store.boot() || age < e.ttl || age < r.Age+r.Age/4 {
+	if r.Boot != e.store.boot() || !isAgeDue(age, r.Age) {
 		return
 	}
 	_, _ = l.commit(ctx, transaction{
 		conditions: []condition{changedAt(own.key, own.changed)},
 		then:       []operation{replace(own.key, amended(own.value, map[string]any{"age": age}))},
 	})
+}
+
+// isAgeDue reports whether an age has grown so much since it was written that it is written again.
+func isAgeDue(age, written time.Duration) bool {
+	const least = 10 * time.Second // most commands and waits are over before
+	return age >= max(least, written+written/4)
 }
 
 // leave gives up what the entry has, by ending its lease: nothing that comes late can bind a key to it.

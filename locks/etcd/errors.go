@@ -52,6 +52,9 @@ func leavesMember(err error) bool {
 	return s.code == codeUnavailable || isOldToken(err)
 }
 
+// errNoTLS is the error of a server that ends the handshake.
+var errNoTLS = errors.New("no answer to the TLS handshake")
+
 var errWantsTLS = errors.New("the server wants TLS")
 
 // judge makes a Refusal of what the cluster says, and of what no other attempt would change. Other
@@ -78,6 +81,8 @@ func (s *Store) judge(err error) error {
 		return &lease.Refusal{Err: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return lease.NoAnswer{Cause: err}
+	case errors.Is(err, errNoTLS):
+		return &lease.Refusal{Err: err, Hint: "etcd:// in the place of etcds:// if it speaks no TLS", Kind: lease.Passing}
 	case errors.Is(err, errMute) && !s.client.target.TLS:
 		return &lease.Refusal{Err: err, Hint: "etcds:// if it speaks TLS", Kind: lease.Passing}
 	case network.IsTurnedAway(err):
