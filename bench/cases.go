@@ -24,7 +24,7 @@ func tools(names ...string) (rows []row) {
 }
 
 // acrossMachines are tools whose locks several machines can share.
-var acrossMachines = tools("golock redis", "golock mysql", "golock postgres", "golock mkdir",
+var acrossMachines = tools("golock redis", "golock mysql", "golock postgres", "golock etcd", "golock mkdir",
 	"SET NX, polling", "etcdctl lock", "GET_LOCK", "pg_advisory_lock")
 
 // experiments is the table of cases, in the order in which they run. The cases of one machine come
@@ -121,6 +121,7 @@ func handOffExperiments() []experiment {
 				{metric: "gap", of: "golock redis", limit: 1.8, unit: "ms"},
 				{metric: "gap", of: "golock mysql", against: "GET_LOCK", limit: 2.3, unit: "x"},
 				{metric: "gap", of: "golock postgres", against: "pg_advisory_lock", limit: 2.2, unit: "x"},
+				{metric: "gap", of: "golock etcd", limit: 4, unit: "ms"},
 				{metric: "gap", of: "golock mkdir", limit: 15, unit: "ms"},
 			},
 		},
@@ -129,7 +130,7 @@ func handOffExperiments() []experiment {
 			Title: shared, Column: "hand-off, 50 waiting",
 			rounds: 5, size: 50, quick: 10, measure: measureHandOff,
 			rows: append(tools("golock", "golock redis", "golock mysql", "GET_LOCK", "golock postgres",
-				"pg_advisory_lock", "etcdctl lock"), row{tool: "golock mkdir", size: 100, every: 2}),
+				"pg_advisory_lock", "golock etcd", "etcdctl lock"), row{tool: "golock mkdir", size: 100, every: 2}),
 			bars: []bar{
 				{metric: "gap", of: "golock mysql", against: "GET_LOCK", limit: 3, unit: "x"},
 				{metric: "gap", of: "golock postgres", against: "pg_advisory_lock", limit: 2.2, unit: "x"},

@@ -77,6 +77,8 @@ func (s *servers) address(b *bench, key string) string {
 		return s.postgres.TCPURL(s.pgDB)
 	case "etcd url":
 		return s.etcdURL
+	case "etcd store":
+		return strings.Replace(s.etcdURL, "http://", "etcd://", 1)
 	}
 	panic("no address {" + key + "}")
 }

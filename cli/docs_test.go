@@ -106,7 +106,7 @@ func TestDocs(t *testing.T) {
 	}
 	_, table, _ = strings.Cut(readme, "\n## Stores\n")
 	table, _, _ = strings.Cut(table, "\nURLs, ")
-	for _, scheme := range []string{"local", "flock", "fcntl", "bind", "mkdir", "symlink", "excl", "redis", "mysql", "mariadb", "postgres"} {
+	for _, scheme := range []string{"local", "flock", "fcntl", "bind", "mkdir", "symlink", "excl", "redis", "mysql", "mariadb", "postgres", "etcd"} {
 		if !strings.Contains(table, scheme+"://") {
 			t.Errorf("README's table of stores does not tell of %s://", scheme)
 		}
@@ -140,6 +140,8 @@ func TestDocsOfFailures(t *testing.T) {
 			family = "redis"
 		case "postgresql":
 			family = "postgres"
+		case "etcds":
+			family = "etcd"
 		}
 		if !strings.Contains(headings, family) {
 			t.Errorf("no table for %s", scheme)

@@ -30,7 +30,7 @@ func Examine(t testing.TB, s locks.Store, secrets ...string) map[string]locks.Fi
 	return by
 }
 
-// Level fails unless the finding has that level and contains these words.
+// ExpectFinding fails unless the finding has that level and contains these words.
 func ExpectFinding(t testing.TB, found map[string]locks.Finding, subject string, want locks.Level, says ...string) {
 	t.Helper()
 	timed := subject == "rehearsal" || subject == "wake-up"

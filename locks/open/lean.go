@@ -9,3 +9,4 @@ import "golock/locks"
 func openRedis(string) (locks.Store, error)    { return nil, ErrNotLinked }
 func openMySQL(string) (locks.Store, error)    { return nil, ErrNotLinked }
 func openPostgres(string) (locks.Store, error) { return nil, ErrNotLinked }
+func openEtcd(string) (locks.Store, error)     { return nil, ErrNotLinked }

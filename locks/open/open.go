@@ -42,6 +42,8 @@ func engines() []engine {
 		{scheme: "mariadb", open: openMySQL},
 		{scheme: "postgres", aliases: []string{"pgsql"}, open: openPostgres},
 		{scheme: "postgresql", open: openPostgres},
+		{scheme: "etcd", open: openEtcd},
+		{scheme: "etcds", open: openEtcd},
 	}
 }
 
@@ -75,9 +77,6 @@ func unknown(address, scheme, rest string) error {
 		return fmt.Errorf("scheme: there is none, this is how Go programs write it: want %s", url)
 	}
 	switch {
-	case scheme == "etcd":
-		return errors.New("scheme etcd: is not in this version: use redis://, postgres:// or mysql://, " +
-			"or mkdir:///DIR in a directory that hosts share")
 	case strings.HasPrefix(address, "/") && !strings.ContainsAny(address, "@:?#"):
 		path := locks.Printable((&url.URL{Path: address}).EscapedPath(), 200)
 		return fmt.Errorf("has no scheme: did you mean local://%[1]s, a directory of locks, or flock://%[1]s, one lock file?",

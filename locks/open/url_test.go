@@ -57,6 +57,9 @@ func TestURLs(t *testing.T) {
 		{"mysql://me:s3cret@/a%2Fb%3Fc?socket=/run/a b", "mysql://me@/a%2Fb%3Fc?socket=/run/a%20b"},
 		{"mysql://me@h/d?table=t&quarantine=1.5&parseTime=true", "mysql://me@h/d?table=t&quarantine=1.5&parseTime=true"},
 		{"postgresql://u:s3cret@host/db?sslmode=verify-ca&sslrootcert=/r", "postgresql://u@host/db?sslmode=verify-ca&sslrootcert=/r"},
+		{"ETCD://h", "etcd://h"},
+		{"etcd://me:s3cret@h1,[::1]:7/a%20b/c?dial_timeout=1s", "etcd://me@h1,[::1]:7/a%20b/c?dial_timeout=1s"},
+		{"etcds://h?ca=/a b&server-name=n", "etcds://h?ca=/a%20b&server-name=n"},
 		{"postgres://u:s3cret@/é?host=/run/\x1b\xff", "postgres://u@/%C3%A9?host=/run/%1B%FF"},
 	} {
 		s, err := open.Store(tt.in)
@@ -85,7 +88,6 @@ func TestBadURLs(t *testing.T) {
 		{"zookeeper://h", `scheme "zookeeper" is not known: want one of local,`},
 		{"postgresql+psycopg2://me:s3cret@h/d", "did you mean postgresql://?"},
 		{"mysql+pymysql://me:s3cret@h/d", "did you mean mysql://?"},
-		{"ETCD://me:s3cret@h", "is not in this version: use redis://"},
 		{"/var/lock/my jobs", "did you mean local:///var/lock/my%20jobs, a directory of locks, or flock:///var/lock/my%20jobs, one lock file?"},
 		{"/1@s3cret:h", "begins with no scheme"},
 		{"./dir", "begins with no scheme"},
@@ -160,6 +162,20 @@ func TestBadURLs(t *testing.T) {
 		{"redis://me:1?s3cret@h", "%3F"},
 		{"redis+unix://me:s3cret/1@/sock", "%2F"},
 		{"redis+sentinel://me:s3cret/1@h/m", "%2F"},
+		{"etcd:h", "two slashes"},
+		{"etcd://", "host"},
+		{"etcd://me:s3cret@", "host"},
+		{"etcd://:s3cret@h", "user"},
+		{"etcd://h:70000", "port"},
+		{"etcd://h/a%0ab", "prefix"},
+		{"etcd://h/" + strings.Repeat("a", 256), "prefix"},
+		{"etcd://h?prefix=s3cret", `option "prefix"`, "dial_timeout"},
+		{"etcd://h?quarantine=3s", "forgets nothing"},
+		{"etcd://h?ca=x", "etcds://"},
+		{"etcds://h?cert=x", "cert and key"},
+		{"etcd://h?dial_timeout=soon", "dial_timeout"},
+		{"etcd://me:1/s3cret@h", "%2F"}, // not escaped
+		{"etcdd://h", "did you mean etcd://?"},
 		{"redis://h?protocol=4", "protocol"},
 		{"redis://h?dial_timeout=soon", "dial_timeout"},
 		{"rediss://h?skip_verify=true", "always verified"},
@@ -294,7 +310,7 @@ func FuzzURL(f *testing.F) {
 		const secret = "s3cr3tW0rd"
 		// Else it is in another place.
 		isPassword := !strings.ContainsAny(before, "/?#[") && !strings.Contains(before+after, secret)
-		for _, scheme := range []string{"mysql", "postgres", "redis", "rediss", "redis+sentinel", "redis+unix"} {
+		for _, scheme := range []string{"mysql", "postgres", "redis", "rediss", "redis+sentinel", "redis+unix", "etcd"} {
 			in := scheme + "://" + before + ":" + secret + after
 			s, err := open.Store(in)
 			if err != nil {

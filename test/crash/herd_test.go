@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"golock/locks/etcd/etcdtest"
 	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
@@ -32,6 +33,7 @@ var herds = map[string]func(t *testing.T) string{
 	"redis": func(t *testing.T) string {
 		return redistest.Start(t, "--maxclients", "10").URL("quarantine=0s")
 	},
+	"etcd":  func(t *testing.T) string { return etcdtest.StoreURL(t) },
 	"mkdir": func(t *testing.T) string { return "mkdir://" + testkit.Place(t, 0o755) },
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"golock/locks/etcd/etcdtest"
 	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
@@ -73,6 +74,7 @@ var leasedStores = map[string]func(t *testing.T) string{
 	"redis":    func(t *testing.T) string { return redistest.StoreURL(t, "quarantine=0s") },
 	"mariadb":  func(t *testing.T) string { return sqlURL(t, sqltest.Maria(t)) },
 	"postgres": func(t *testing.T) string { return sqlURL(t, sqltest.Postgres(t)) },
+	"etcd":     func(t *testing.T) string { return etcdtest.StoreURL(t) },
 	"mkdir":    func(t *testing.T) string { return "mkdir://" + testkit.Place(t, 0o755) },
 }
 

@@ -3,7 +3,7 @@
 // Package matrix_test checks from outside what a user can rely on: exit codes, signals, transparency,
 // terminals, PID 1, process trees.
 //
-// LOCKTEST_STORE=redis, mariadb or postgres runs the same tests on a store with leases, where a
+// LOCKTEST_STORE=redis, mariadb, postgres or etcd runs the same tests on a store with leases, where a
 // watchdog is between golock and the command.
 package matrix_test
 
@@ -12,6 +12,7 @@ import (
 	"slices"
 	"testing"
 
+	"golock/locks/etcd/etcdtest"
 	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.Main(m, 6))
 }
 
-// storeKind is local, redis, mariadb or postgres. Each test reads the variable itself, so that the
+// storeKind is local, redis, mariadb, postgres or etcd. Each test reads the variable itself, so that the
 // cache of go test depends on it.
 func storeKind() string {
 	if kind := os.Getenv("LOCKTEST_STORE"); kind != "" {
@@ -45,12 +46,14 @@ func newSandbox(t testing.TB) *testkit.Sandbox {
 		return testkit.New(t, "")
 	case "redis":
 		return testkit.New(t, redistest.StoreURL(t))
+	case "etcd":
+		return testkit.New(t, etcdtest.StoreURL(t))
 	case "mariadb":
 		return onDatabase(t, sqltest.Maria(t))
 	case "postgres":
 		return onDatabase(t, sqltest.Postgres(t))
 	default:
-		t.Fatalf("LOCKTEST_STORE=%s: want local, redis, mariadb or postgres", kind)
+		t.Fatalf("LOCKTEST_STORE=%s: want local, redis, mariadb, postgres or etcd", kind)
 		return nil
 	}
 }

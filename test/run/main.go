@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/locks/etcd/etcdtest"
 	"golock/locks/locktest/server"
 	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
@@ -182,7 +183,11 @@ func setUp(ctx context.Context, dir string) (variables []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(databases, redis, testkit.BinaryVariable+"="+golock, testkit.PairVariable+"="+lean), nil
+	etcd, err := etcdtest.Share()
+	if err != nil {
+		return nil, err
+	}
+	return append(databases, redis, etcd, testkit.BinaryVariable+"="+golock, testkit.PairVariable+"="+lean), nil
 }
 
 // end kills what still runs, removes the directory and what is mounted there,

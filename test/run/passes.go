@@ -61,7 +61,7 @@ var passes = []pass{
 	{name: "race, program", kind: plain, flags: []string{"-run", "^TestScripts$/^(policy|queue|report)$"},
 		packages: are("cli"), env: []string{testkit.RaceVariable + "=1", testkit.BinaryVariable + "="}},
 	{name: "processes", kind: plain, flags: []string{"-run", exhaustive + "|^TestConformance$", "-skip", histories},
-		packages: are("runner locks/files locks/local locks/open locks/redis locks/sql")},
+		packages: are("runner locks/etcd locks/files locks/local locks/open locks/redis locks/sql")},
 	{name: "black box", kind: plain, packages: isSuite},
 	{name: "matrix on redis", kind: plain, packages: are("test/matrix"), env: []string{"LOCKTEST_STORE=redis"}},
 	// What golock itself does is the same as on Redis; leaving the queue of a database is not.

@@ -237,6 +237,7 @@ func still(pid int) bool {
 const (
 	RedisPorts = 10000
 	SQLPorts   = 26000
+	EtcdPorts  = 3000
 	portCount  = 6000
 )
 

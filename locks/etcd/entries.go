@@ -1,0 +1,231 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/queue"
+)
+
+// pageSize is how many keys a listing reads at once.
+const pageSize = 2000
+
+// name is the name of a lock: that of any of its entries.
+func (s *state) name() string {
+	for _, all := range []map[string]pair{s.holders, s.holds, s.records} {
+		for _, p := range all {
+			if r, err := parseRecord(p.value, s.key); err == nil && r.Name != "" {
+				return r.Name
+			}
+		}
+	}
+	return ""
+}
+
+// list reads the locks of one name, or of all (""). All is of one moment.
+func (s *Store) list(ctx context.Context, name string) (all []*state, err error) {
+	prefix := s.client.target.prefix
+	q := question{span: under(prefix), limit: pageSize}
+	if name != "" {
+		q.span = s.keysOf(locks.KeyOf(name)).all()
+	}
+	byKey := map[string]*state{}
+	for more, count := true, 0; more && count <= 2*locks.MaxListed; {
+		o, err := once(ctx, s, func(ctx context.Context, l *link) (outcome, error) { return l.ask(ctx, q) })
+		if err != nil {
+			return nil, err
+		}
+		answer := &o.answers[0]
+		for i := range answer.pairs {
+			s.sort(&answer.pairs[i], &o, byKey)
+		}
+		count += len(answer.pairs)
+		more = answer.more && len(answer.pairs) > 0
+		if more {
+			q.from = answer.pairs[len(answer.pairs)-1].key + "\x00"
+			q.revision = cmp.Or(q.revision, o.revision)
+		}
+	}
+	for _, one := range byKey {
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b *state) int { return strings.Compare(a.lock, b.lock) })
+	return all, nil
+}
+
+// sort puts a key into the state of its lock. What is under the prefix and of no lock is left out.
+func (s *Store) sort(p *pair, o *outcome, byKey map[string]*state) {
+	text, _, _ := strings.Cut(strings.TrimPrefix(p.key, s.client.target.prefix), "/")
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(locks.Key{}) {
+		return
+	}
+	one := byKey[text]
+	if one == nil {
+		key := locks.Key(b)
+		one = s.keysOf(key).readState(key, &outcome{header: o.header})
+		byKey[text] = one
+	}
+	one.put(p)
+	if w, isWaiter := one.waiters[p.key]; isWaiter {
+		if _, err := parseRecord(p.value, one.key); err != nil {
+			delete(one.waiters, p.key)
+			one.noteFlaw(p, w.ID, err)
+		}
+	}
+}
+
+// Entries implements locks.Store.
+func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, err error) {
+	states, err := s.list(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var invalid []locks.InvalidEntry
+	for _, one := range states {
+		invalid = append(invalid, one.invalid(cmp.Or(name, one.name()))...)
+		all = append(all, one.entries(s)...)
+	}
+	if len(all) > locks.MaxListed {
+		return all[:locks.MaxListed], locks.ListingCut(s.URL())
+	}
+	_, err = once(ctx, s, func(ctx context.Context, l *link) (struct{}, error) { return struct{}{}, l.addTimes(ctx, s, all) })
+	locks.Arrange(all)
+	if err == nil {
+		err = lease.Located(s.URL(), lease.Invalid(invalid))
+	}
+	return all, err
+}
+
+// Find implements locks.Queue.
+func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
+	keys := s.keysOf(ref.Key)
+	o, err := once(ctx, s, func(ctx context.Context, l *link) (outcome, error) {
+		return l.ask(ctx, question{span: keys.all()})
+	})
+	if err != nil {
+		return locks.Entry{}, err
+	}
+	byKey := map[string]*state{}
+	for i := range o.answers[0].pairs {
+		s.sort(&o.answers[0].pairs[i], &o, byKey)
+	}
+	var all []locks.Entry
+	for _, one := range byKey {
+		all = one.entries(s)
+		err = lease.Located(s.URL(), lease.Invalid(one.invalid(one.name())))
+	}
+	locks.Arrange(all)
+	return ref.In(all, err)
+}
+
+// entries shows those of a lock.
+func (s *state) entries(store *Store) (all []locks.Entry) {
+	name, now := s.name(), store.clock()
+	for _, e := range slices.Concat(s.holdersNow(), s.order()) {
+		all = append(all, s.show(&e, name, store.boot(), now))
+	}
+	return all
+}
+
+// show shows an entry as a listing does, but for the times that only its lease tells.
+func (s *state) show(q *queue.Entry, name, boot string, now locks.Instant) locks.Entry {
+	p, ok := s.holders[q.ID]
+	switch {
+	case q.State == queue.Waiting:
+		p = s.records[q.ID]
+	case !ok:
+		p = s.holds[q.ID]
+	}
+	r, err := parseRecord(p.value, s.key)
+	e := locks.Entry{
+		Name: cmp.Or(r.Name, name), State: locks.Waiting, Claim: q.Claim, Evicted: q.Evicted,
+		TTL: time.Duration(r.TTL) * time.Second, Ended: q.State == queue.Ended,
+	}
+	e.Ref, _ = locks.ParseRef(s.key.String() + "-" + q.ID)
+	if err == nil {
+		r.Owner.Describe(&e)
+		e.SetAge(r.age(boot, now, 0))
+	}
+	if q.State != queue.Waiting {
+		e.State, e.Slots, e.Fence = locks.Holding, q.Slots, q.Fence
+	}
+	if q.HoldLeft > 0 {
+		e.HeldTill = time.Now() // until its lease tells more
+	}
+	return e
+}
+
+// describe shows those who hold, to a request that they are in the way of.
+func (s *Store) describe(ctx context.Context, l *link, of *state, name string, holders []queue.Entry) ([]locks.Entry, error) {
+	var all []locks.Entry
+	for i := range holders {
+		all = append(all, of.show(&holders[i], name, s.boot(), s.clock()))
+	}
+	return all, l.addHolds(ctx, all)
+}
+
+// maxTimes is of how many entries a listing asks when their leases end.
+const maxTimes = 500
+
+// addTimes adds what the leases tell.
+func (l *link) addTimes(ctx context.Context, s *Store, all []locks.Entry) error {
+	if err := l.addHolds(ctx, all); err != nil || len(all) > maxTimes {
+		return err
+	}
+	return each(all, func(e *locks.Entry) error {
+		own, _ := leasesOf(e.Ref.ID)
+		a, err := l.remaining(ctx, own)
+		if err == nil && a.ttl > 0 {
+			e.Expires = max(e.Expires, time.Duration(a.ttl)*time.Second)
+		}
+		return err
+	})
+}
+
+// addHolds adds until when holds last.
+func (l *link) addHolds(ctx context.Context, all []locks.Entry) error {
+	return each(all, func(e *locks.Entry) error {
+		if e.HeldTill.IsZero() {
+			return nil
+		}
+		_, hold := leasesOf(e.Ref.ID)
+		a, err := l.remaining(ctx, hold)
+		left := time.Duration(max(a.ttl+1, 0)) * time.Second // etcd rounds down
+		e.HeldTill, e.Expires = time.Now().Add(left), max(e.Expires, left)
+		return err
+	})
+}
+
+// each calls do for all entries, some at the same time.
+func each(all []locks.Entry, do func(*locks.Entry) error) (failed error) {
+	const atOnce = 16
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	room := make(chan struct{}, atOnce)
+	for i := range all {
+		room <- struct{}{}
+		group.Go(func() {
+			var err error
+			defer func() { <-room }()
+			defer func() {
+				mu.Lock()
+				defer mu.Unlock()
+				if failed == nil {
+					failed = err
+				}
+			}()
+			defer locks.Recover(&err)
+			err = do(&all[i])
+		})
+	}
+	group.Wait()
+	return failed
+}

@@ -1,0 +1,345 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/queue"
+)
+
+// entry implements lease.Entry.
+type entry struct {
+	keys
+	store    *Store
+	ref      locks.Ref
+	id       string
+	request  locks.Request
+	attached bool
+	evictor  string
+	givenUp  atomic.Bool   // it is being given up: nothing must be taken any more
+	using    chan struct{} // a semaphore: one step at a time
+	life     context.Context
+	end      context.CancelFunc
+	wake     chan struct{} // a waiter has to look
+	events   chan struct{} // a holder should renew
+	watching sync.Once
+
+	ownLease, holdLease int64
+
+	// What follows belongs to the step that has the semaphore.
+	want    queue.Entry // what it asks for
+	record  record
+	asked   locks.Instant // from when its lease counts; 0: it has none
+	ttl     time.Duration
+	created int64  // the revision in which its key as a waiter was made; 0: it does not wait
+	key     string // of it
+	place   int
+	granted locks.Instant // when it knew that it holds
+	front   string        // who could have a slot and does not take it,
+	since   locks.Instant // and since when that was seen
+	watch   *watch
+}
+
+func (s *Store) entryOf(ref locks.Ref, by string) *entry {
+	e := &entry{
+		keys: s.keysOf(ref.Key), store: s, ref: ref, id: ref.ID.String(), request: locks.Request{Ref: ref}, attached: true,
+		evictor: locks.Printable(by, 200), using: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), events: make(chan struct{}, 1), ttl: lease.DefaultTTL,
+	}
+	e.want.ID = e.id
+	e.ownLease, e.holdLease = leasesOf(ref.ID)
+	e.life, e.end = context.WithCancel(context.Background())
+	return e
+}
+
+func (s *Store) newEntry(r locks.Request) *entry {
+	e := s.entryOf(r.Ref, locks.ReplacedBy(r))
+	e.request, e.attached, e.ttl = r, false, r.TTL
+	e.record = newRecord(r, s.boot())
+	e.want.State, e.want.Claim, e.want.Replace = queue.Waiting, r.Claim, r.Replace
+	e.want.Claim.Ticket = 0 // etcd's revisions are the tickets
+	return e
+}
+
+// Ask implements lease.Entry.
+func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent locks.Instant, err error) {
+	if step == queue.Release || step == queue.Leave {
+		e.givenUp.Store(true)
+	}
+	select {
+	case e.using <- struct{}{}:
+		defer func() { <-e.using }()
+	case <-ctx.Done():
+		return a, 0, lease.NoAnswer{Cause: ctx.Err()}
+	}
+	limit := lease.AttemptLimit(e.ttl)
+	if step == queue.Join && e.created == 0 {
+		limit = lease.NewcomerAttempt
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	sent = e.store.clock()
+	a, err = e.attempt(ctx, step)
+	if err != nil {
+		return lease.Answer{}, sent, e.store.judge(err)
+	}
+	if step == queue.Join {
+		sent = e.asked
+	}
+	return a, sent, nil
+}
+
+// attempt makes one attempt at a step.
+func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, err error) {
+	if step == queue.Join {
+		if err := e.checkTTL(); err != nil {
+			return a, err
+		}
+		if e.givenUp.Load() {
+			return a, lease.NoAnswer{Cause: context.Canceled} // nobody hears it
+		}
+	}
+	l, err := e.store.client.current(ctx, e.request.Connected)
+	if err != nil {
+		return a, err
+	}
+	switch step {
+	case queue.Join:
+		return e.join(ctx, l)
+	case queue.Renew:
+		return e.renew(ctx, l)
+	case queue.Release, queue.Leave:
+		return e.leave(ctx, l, step)
+	case queue.Evict:
+		return e.evict(ctx, l)
+	}
+	return a, fmt.Errorf("there is no step %q", step)
+}
+
+// checkTTL refuses what etcd cannot count.
+func (e *entry) checkTTL() error {
+	if e.request.TTL%time.Second == 0 && e.request.TTL > 0 {
+		return nil
+	}
+	return &lease.Refusal{Err: fmt.Errorf("a TTL of %v: etcd counts whole seconds", e.request.TTL), Hint: "another --ttl"}
+}
+
+// answered tells the request that the cluster is there.
+func (e *entry) answered() {
+	if e.request.Answered != nil {
+		e.request.Answered()
+	}
+}
+
+// hasLease makes the entry's lease, or prolongs it.
+func (e *entry) hasLease(ctx context.Context, l *link) error {
+	sent := e.store.clock()
+	a, err := l.grant(ctx, e.ownLease, e.request.TTL)
+	if err != nil {
+		return err
+	}
+	ttl := time.Duration(a.ttl) * time.Second
+	if a.ttl < 1 { // it has just ended
+		return lease.NoAnswer{}
+	}
+	if ttl != e.request.TTL {
+		_, _ = l.revoke(ctx, e.ownLease)
+		return &lease.Refusal{
+			Err:  fmt.Errorf("a TTL of %v: the cluster grants no less than %v (3/2 of its election timeout)", e.request.TTL, ttl),
+			Hint: fmt.Sprintf("--ttl of at least %v", ttl),
+		}
+	}
+	e.asked = sent
+	return nil
+}
+
+// prolong prolongs the entry's lease. ok: it is still there.
+func (e *entry) prolong(ctx context.Context, l *link) (ok bool, err error) {
+	sent := e.store.clock()
+	a, err := l.keepAlive(ctx, e.ownLease)
+	if err != nil || a.ttl < 1 {
+		return false, err
+	}
+	e.asked, e.ttl = sent, time.Duration(a.ttl)*time.Second
+	return true, nil
+}
+
+// inParallel runs two calls.
+func inParallel(one, other func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() { done <- err }()
+		defer locks.Recover(&err)
+		err = one()
+	}()
+	err := other()
+	return errors.Join(<-done, err)
+}
+
+// renew prolongs a holder's lease. Only a member that reaches a majority can tell what the holder's key
+// is now: one that was cut off with a leader which does not know it yet renews nothing.
+func (e *entry) renew(ctx context.Context, l *link) (a lease.Answer, err error) {
+	if e.givenUp.Load() {
+		a.Verdict = queue.Lost
+		return a, nil
+	}
+	ok := false
+	var own *pair
+	err = inParallel(func() (err error) {
+		ok, err = e.prolong(ctx, l)
+		return err
+	}, func() (err error) {
+		var o outcome
+		own, o, err = e.holderNow(ctx, l)
+		a.Epoch = epochOf(o.cluster)
+		return err
+	})
+	if err != nil {
+		return a, err
+	}
+	if !ok || own == nil {
+		a.Verdict = queue.Lost
+		return a, nil
+	}
+	r, err := parseRecord(own.value, e.ref.Key)
+	var q queue.Entry
+	if err == nil {
+		q, err = r.entry(e.id, own.created)
+	}
+	if err != nil {
+		s := &state{keys: e.keys, key: e.ref.Key, flaws: map[string]flaw{}}
+		s.noteFlaw(own, e.id, err)
+		return a, lease.Invalid(s.invalid(e.record.Name))
+	}
+	if r.Evicted != "" {
+		a.Verdict, a.By = queue.Evicted, r.Evicted
+		return a, nil
+	}
+	e.noteAge(ctx, l, own, &r)
+	a.Verdict, a.TTL = queue.Held, e.ttl
+	a.Grant = locks.Grant{Ref: e.ref, Slots: q.Slots, Fence: q.Fence}
+	return a, nil
+}
+
+// holderNow reads the entry's key as a holder; nil: there is none.
+func (e *entry) holderNow(ctx context.Context, l *link) (own *pair, o outcome, err error) {
+	o, err = l.ask(ctx, question{span: span{from: e.holder(e.id)}})
+	if err == nil && len(o.answers[0].pairs) > 0 {
+		own = &o.answers[0].pairs[0]
+	}
+	return own, o, err
+}
+
+// epochOf is the epoch of a cluster: one that was made anew has another one.
+func epochOf(cluster uint64) string { return fmt.Sprintf("%x", cluster) }
+
+// noteAge writes for how long the entry has been there, if that has grown by a quarter since it was
+// last written: so a listing is about right, and a long run makes few revisions. It may fail.
+func (e *entry) noteAge(ctx context.Context, l *link, own *pair, r *record) {
+	now := e.store.clock()
+	age := now.Sub(r.Since)
+	if r.Boot != e.store.boot() || !isAgeDue(age, r.Age) {
+		return
+	}
+	_, _ = l.commit(ctx, transaction{
+		conditions: []condition{changedAt(own.key, own.changed)},
+		then:       []operation{replace(own.key, amended(own.value, map[string]any{"age": age}))},
+	})
+}
+
+// isAgeDue reports whether an age has grown so much since it was written that it is written again.
+func isAgeDue(age, written time.Duration) bool {
+	const least = 10 * time.Second // most commands and waits are over before
+	return age >= max(least, written+written/4)
+}
+
+// leave gives up what the entry has, by ending its lease: nothing that comes late can bind a key to it.
+// A hold stays after a release, unless its time is over.
+func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.Answer, err error) {
+	e.stopWatch()
+	hold := e.request.Hold
+	isOver := e.granted != 0 && e.store.clock().Sub(e.granted) >= hold
+	if hold > 0 && (step == queue.Leave || isOver) {
+		if _, err := l.revoke(ctx, e.holdLease); err != nil {
+			return a, err
+		}
+	}
+	a.Verdict = queue.Released
+	a.Existed, err = l.revoke(ctx, e.ownLease)
+	return a, err
+}
+
+// evict takes the entry back from its owner.
+func (e *entry) evict(ctx context.Context, l *link) (a lease.Answer, err error) {
+	for {
+		o, err := l.ask(ctx, e.questions()...)
+		if err != nil {
+			return a, err
+		}
+		s := e.readState(e.ref.Key, &o)
+		var t transaction
+		done := false
+		t, a.Verdict, done = s.eviction(e.id, e.evictor)
+		if done {
+			return a, nil
+		}
+		o, err = l.commit(ctx, t)
+		switch {
+		case isStatus(err, noLease), isStatus(err, noKey): // it has just gone
+		case err != nil || o.succeeded:
+			return a, err
+		}
+	}
+}
+
+// eviction is the transaction that evicts an entry. done: there is nothing to do.
+func (s *state) eviction(id, by string) (t transaction, v queue.Verdict, done bool) {
+	ref, _ := locks.ParseRef(s.key.String() + "-" + id)
+	own, _ := leasesOf(ref.ID)
+	holder, holds := s.holders[id]
+	hold, isHeld := s.holds[id]
+	waiter := s.keyOf(id)
+	var flawed *flaw
+	for _, f := range s.flaws {
+		if f.ID == id {
+			flawed = &f
+		}
+	}
+	switch {
+	case holds:
+		r, _ := parseRecord(holder.value, s.key)
+		if r.Evicted != "" {
+			return t, queue.Marked, true
+		}
+		t.conditions = []condition{changedAt(holder.key, holder.changed)}
+		t.then = []operation{
+			replace(holder.key, amended(holder.value, map[string]any{"evicted": by})), remove(span{from: s.hold(id)}),
+		}
+	case isHeld:
+		t.conditions = []condition{createdAt(hold.key, hold.created)}
+		t.then = []operation{remove(span{from: hold.key})}
+	case waiter != "":
+		t.conditions = []condition{isThere(waiter)}
+		t.then = []operation{remove(span{from: waiter}), put(s.tomb(id), by, own)}
+	case flawed != nil && flawed.isHolder && flawed.pair.lease != 0:
+		// Nobody else gets a slot until its owner has stopped, or its lease is over.
+		t.conditions = []condition{isThere(flawed.pair.key)}
+		t.then = []operation{replace(flawed.pair.key, repaired(by))}
+	case flawed != nil:
+		t.conditions = []condition{isThere(flawed.pair.key)}
+		t.then = []operation{remove(span{from: flawed.pair.key})}
+	default:
+		return t, queue.Lost, true
+	}
+	return t, queue.Marked, false
+}
+
+// Close implements lease.Entry.
+func (e *entry) Close() { e.end() }

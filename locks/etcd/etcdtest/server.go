@@ -1,0 +1,218 @@
+// Package etcdtest runs real etcd servers for tests: one, or a cluster; on loopback, in temporary
+// directories, ended with the test.
+package etcdtest
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golock/locks/locktest/server"
+	"golock/test/testkit"
+)
+
+// Server is one etcd process.
+type Server struct {
+	server.Process
+
+	t        testing.TB
+	name     string
+	peerPort int
+	cluster  func() string // the members as etcd's command line has them
+	options  []string
+	scheme   string
+	cert     string // with TLS: the certificate of both sides,
+	key      string // and its key
+}
+
+// variable holds the port and the directory of the server that a run of all tests shares.
+const variable server.Shared = "LOCKTEST_ETCD"
+
+// stores counts those of this process.
+var stores atomic.Int64
+
+// Start starts a server with further options in the form of its command line.
+func Start(t testing.TB, options ...string) *Server {
+	t.Helper()
+	s, err := startServer(t, options)
+	testkit.Must(t, err)
+	t.Cleanup(s.discard)
+	return s
+}
+
+// StartTLS starts a server with TLS that demands certificates of clients. The certificate is good for
+// both sides, and names host.
+func StartTLS(t testing.TB, host string) (s *Server, cert, key string) {
+	t.Helper()
+	s, err := newServer(t, "default", nil)
+	testkit.Must(t, err)
+	t.Cleanup(s.discard)
+	s.scheme = "https"
+	s.cert, s.key, err = server.NewCertificate(s.Dir, host)
+	testkit.Must(t, err)
+	s.options = []string{
+		"--cert-file", s.cert, "--key-file", s.key, "--trusted-ca-file", s.cert, "--client-cert-auth",
+	}
+	testkit.Must(t, s.startAnywhere())
+	return s, s.cert, s.key
+}
+
+func startServer(t testing.TB, options []string) (*Server, error) {
+	s, err := newServer(t, "default", options)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.startAnywhere(); err != nil {
+		s.discard()
+	}
+	return s, err
+}
+
+// startAnywhere starts the only member of a cluster at free ports.
+func (s *Server) startAnywhere() error {
+	s.cluster = func() string { return s.member() }
+	return s.StartAnywhere(server.EtcdPorts, func() (err error) {
+		if s.peerPort, err = server.FreePort(server.EtcdPorts); err != nil {
+			return err
+		}
+		return s.start()
+	})
+}
+
+func newServer(t testing.TB, name string, options []string) (*Server, error) {
+	dir, err := os.MkdirTemp("", "etcd-")
+	if err != nil {
+		return nil, err
+	}
+	p := server.Process{Host: server.Loopback, Dir: dir}
+	return &Server{Process: p, t: t, name: name, options: options, scheme: "http"}, nil
+}
+
+func (s *Server) discard() {
+	s.Kill()
+	os.RemoveAll(s.Dir)
+}
+
+// member is the server as a member of its cluster.
+func (s *Server) member() string {
+	return fmt.Sprintf("%s=http://%s", s.name, net.JoinHostPort(s.Host, strconv.Itoa(s.peerPort)))
+}
+
+func (s *Server) start() error {
+	path, err := exec.LookPath("etcd")
+	if err != nil {
+		return fmt.Errorf("etcd is not installed: make deps")
+	}
+	_, peer, _ := strings.Cut(s.member(), "=")
+	client := s.scheme + "://" + s.Addr()
+	args := append([]string{
+		"--name", s.name, "--data-dir", filepath.Join(s.Dir, "data"), "--logger", "zap", "--log-level", "error",
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", s.cluster(),
+		"--unsafe-no-fsync=true", // a test that kills it kills the process, not the machine
+	}, s.options...)
+	answers := s.answers
+	if s.scheme == "https" || strings.Contains(s.cluster(), ",") {
+		answers = s.listens // the others may not have been started
+	}
+	return s.Start(path, args, answers)
+}
+
+// answers reports whether the server has a leader.
+func (s *Server) answers() bool {
+	client := http.Client{Timeout: time.Second}
+	answer, err := client.Get("http://" + s.Addr() + "/health")
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
+}
+
+func (s *Server) listens() bool {
+	peer, err := net.Dial("tcp", net.JoinHostPort(s.Host, strconv.Itoa(s.peerPort)))
+	if err != nil {
+		return false
+	}
+	peer.Close()
+	return true
+}
+
+// URL is that of a store on the server; options are appended to it.
+func (s *Server) URL(options ...string) string {
+	return server.WithOptions("etcd://"+s.Addr(), options)
+}
+
+// Restart starts a server that was killed, at the same place.
+func (s *Server) Restart() {
+	s.t.Helper()
+	testkit.Must(s.t, s.start())
+}
+
+// Control runs etcdctl, which must succeed.
+func (s *Server) Control(args ...string) string {
+	s.t.Helper()
+	text, err := s.TryControl(args...)
+	if err != nil {
+		s.t.Fatalf("etcdctl %v: %v: %s", args, err, text)
+	}
+	return text
+}
+
+// TryControl runs etcdctl.
+func (s *Server) TryControl(args ...string) (string, error) {
+	all := append([]string{"--endpoints", s.scheme + "://" + s.Addr()}, args...)
+	if s.cert != "" {
+		all = append([]string{"--cacert", s.cert, "--cert", s.cert, "--key", s.key, "--insecure-skip-tls-verify"}, all...)
+	}
+	text, err := exec.Command("etcdctl", all...).CombinedOutput()
+	return strings.TrimSpace(string(text)), err
+}
+
+// Shared gives a server that all tests share: each uses a prefix of its own (StoreURL), and none stops
+// the server or changes its settings.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	s, err := share()
+	testkit.Must(t, err)
+	mine := *s
+	mine.t = t
+	return &mine
+}
+
+// StoreURL is that of a store of the test's own on the shared server.
+func StoreURL(t testing.TB, options ...string) string {
+	t.Helper()
+	prefix := fmt.Sprintf("t%d.%d", os.Getpid(), stores.Add(1))
+	return server.WithOptions("etcd://"+Shared(t).Addr()+"/"+prefix, options)
+}
+
+// Share starts the server that the processes of a run share, and returns the variable by which those
+// find it. server.Close ends it.
+func Share() (string, error) {
+	s, err := share()
+	if err != nil {
+		return "", err
+	}
+	return variable.Setting(&s.Process), nil
+}
+
+func share() (*Server, error) {
+	return server.Get(variable, func(p *server.Process) (*Server, error) {
+		return &Server{Process: *p, scheme: "http"}, nil
+	}, func() (*Server, func(), error) {
+		s, err := startServer(nil, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, s.discard, nil
+	})
+}

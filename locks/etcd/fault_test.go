@@ -1,0 +1,194 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golock/locks"
+	"golock/locks/etcd/etcdtest"
+	"golock/locks/locktest"
+	"golock/locks/locktest/server"
+	"golock/test/testkit"
+)
+
+// However many answers are lost, there is one grant, one ticket, one release.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	_, direct, proxy, s := startProxy(t)
+	locktest.LostAnswers(t, s, direct, func(step string, times int32) {
+		var n atomic.Int32
+		proxy.Judge(func(request string) server.Verdict {
+			if request == step && step != "" && n.Add(1) <= times {
+				return server.LoseReply
+			}
+			return server.Pass
+		})
+	})
+}
+
+// Requests and answers are lost, connections cut, the server is killed and comes back, clients give up
+// or vanish. Slow: who loses an answer waits until the next attempt.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	etcd, direct, proxy, _ := startProxy(t)
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(testkit.Seed(t), 0))
+	proxy.Judge(func(string) server.Verdict {
+		mu.Lock()
+		defer mu.Unlock()
+		switch rng.IntN(40) {
+		case 0:
+			return server.Lose
+		case 1:
+			return server.LoseReply
+		}
+		return server.Pass
+	})
+	locktest.Chaos(t, func() locks.Store { return open(t, proxy.URL()) }, func(n int) {
+		if n%3 == 0 {
+			etcd.Kill()
+			etcd.Restart()
+		} else {
+			proxy.Cut()
+		}
+	})
+	locktest.AwaitEntries(t, direct, "a", locktest.Counts{})
+}
+
+// A waiter keeps its place when the history of what it watches is compacted, and its connection is cut.
+func TestCompactedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	etcd, direct, proxy, s := startProxy(t)
+	holder := locktest.AcquireAtOnce(t, direct, "n")
+	first, second := locktest.Enqueue(t, s, "n"), locktest.Enqueue(t, s, "n")
+	proxy.Freeze()
+	for range 3 {
+		etcd.Control("put", "other", "x")
+	}
+	revision := etcd.Control("get", "other", "-w", "fields")
+	_, revision, _ = strings.Cut(revision, `"Revision" : `)
+	etcd.Control("compact", strings.Fields(revision)[0])
+	proxy.Cut()
+	proxy.Thaw()
+	locktest.Release(t, holder)
+	locktest.Release(t, first.ExpectGrant())
+	locktest.Release(t, second.ExpectGrant())
+}
+
+// A full database lets nobody in; who holds renews and gives back.
+func TestNoSpace(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, "--quota-backend-bytes=1048576")
+	s := open(t, etcd.URL())
+	holder := locktest.AcquireAtOnce(t, s, "n")
+	big := strings.Repeat("x", 1<<16)
+	testkit.Eventually(t, "the database is full", func() bool {
+		// The last one fails.
+		etcd.TryControl("put", "big", big)
+		return strings.Contains(etcd.Control("alarm", "list"), "NOSPACE")
+	})
+	locktest.Renew(t, holder)
+	_, err := s.Join(background, locktest.NewRequest(t, "m"))
+	if err == nil || !strings.Contains(err.Error(), "quota is used up") {
+		t.Errorf("Join = %v, want that the database is full", err)
+	}
+	locktest.ExpectFinding(t, locktest.Examine(t, s), "alarms", locks.Problem)
+	locktest.Release(t, holder)
+	locktest.AwaitEntries(t, s, "n", locktest.Counts{})
+}
+
+// keeper renews a lease as a run does: each attempt has at most a second.
+type keeper struct {
+	lease locks.Lease
+	lost  chan error
+	stop  context.CancelFunc
+}
+
+func keep(l locks.Lease) *keeper {
+	ctx, stop := context.WithCancel(context.Background())
+	k := &keeper{l, make(chan error, 1), stop}
+	go func() {
+		for ctx.Err() == nil {
+			term := l.Term()
+			attempt, cancel := context.WithTimeout(ctx, time.Second)
+			_, err := l.Renew(attempt)
+			cancel()
+			switch {
+			case errors.Is(err, locks.ErrLost), locks.BootTime() > l.Term().End():
+				k.lost <- errors.Join(err, errors.New("the lease has ended"))
+				return
+			case err == nil:
+				time.Sleep(min(term.TTL/3, time.Second))
+			default:
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+	}()
+	return k
+}
+
+// kept fails the test if the lease was lost.
+func (k *keeper) kept(t *testing.T) {
+	t.Helper()
+	select {
+	case err := <-k.lost:
+		t.Errorf("lost: %v", err)
+	default:
+	}
+}
+
+// A leader that is killed, or stands still, costs nobody a lease or a place, and others soon get in
+// again. When most members stand still nobody renews: the holder's time is over before another one has
+// the slot.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.StartCluster(t)
+	const ttl = 10 * time.Second
+	leader := c.Leader()
+	s := open(t, c.URL(leader))
+	holder := keep(locktest.AcquireAtOnce(t, s, "n", locktest.TTL(ttl)))
+	waiter := locktest.Enqueue(t, open(t, c.URL(leader)), "n", locktest.TTL(ttl))
+	for _, fault := range []struct {
+		name       string
+		begin, end func(*etcdtest.Server)
+	}{
+		{"killed", func(s *etcdtest.Server) { s.Kill() }, func(s *etcdtest.Server) { s.Restart() }},
+		{"stopped", func(s *etcdtest.Server) { s.Pause() }, func(s *etcdtest.Server) { s.Resume() }},
+	} {
+		leader = c.Leader()
+		began := time.Now()
+		fault.begin(c.Nodes[leader])
+		locktest.Release(t, locktest.AcquireAtOnce(t, open(t, c.URL(leader)), fault.name))
+		t.Logf("the leader was %s: somebody else got in after %v", fault.name, time.Since(began))
+		time.Sleep(ttl - time.Since(began)) // it is the time for which the leader is away
+		fault.end(c.Nodes[leader])
+		holder.kept(t)
+		testkit.Eventually(t, "the leader is back", func() bool {
+			_, err := c.Nodes[leader].TryControl("endpoint", "health")
+			return err == nil
+		})
+	}
+	locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 1, Waiting: 1})
+	for _, i := range []int{0, 1} {
+		c.Nodes[(leader+i)%3].Pause()
+	}
+	if err := <-holder.lost; err == nil {
+		t.Error("the lease was kept by a minority")
+	}
+	for _, i := range []int{0, 1} {
+		c.Nodes[(leader+i)%3].Resume()
+	}
+	next := waiter.ExpectGrant()
+	if end := holder.lease.Term().End(); locks.BootTime() < end {
+		t.Errorf("granted %v before the end of the last lease", end.Sub(locks.BootTime()))
+	}
+	locktest.Release(t, next)
+}

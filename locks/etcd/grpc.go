@@ -1,0 +1,172 @@
+package etcd
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/http2/hpack"
+
+	"golock/locks"
+	"golock/locks/network"
+)
+
+// The headers that end a gRPC call.
+const (
+	statusHeader  = "grpc-status"
+	messageHeader = "grpc-message"
+)
+
+// messageHead is the number of bytes before a message: whether it is compressed, and its size.
+const messageHead = 5
+
+// status is an error that a server answers.
+type status struct {
+	code int // https://grpc.github.io/grpc/core/md_doc_statuscodes.html
+	text string
+}
+
+func (s *status) Error() string { return locks.Printable(s.text, 300) }
+
+// statusOf gives the error in the headers that end a call, or nil.
+func statusOf(headers map[string]string) error {
+	text, ok := headers[statusHeader]
+	if !ok {
+		return fmt.Errorf("%w: it answers HTTP status %s", errNoHTTP2, locks.Printable(headers[":status"], 10))
+	}
+	code, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return network.Damaged("status %q", locks.Printable(text, 20))
+	case code == 0:
+		return nil
+	}
+	message, err := url.PathUnescape(headers[messageHeader])
+	if err != nil {
+		message = headers[messageHeader]
+	}
+	return &status{code: code, text: message}
+}
+
+// frameMessage puts the head before a message.
+func frameMessage(m message) []byte {
+	b := make([]byte, messageHead, messageHead+len(m))
+	binary.BigEndian.PutUint32(b[1:], uint32(len(m)))
+	return append(b, m...)
+}
+
+// begin begins a call. last: there is one request only.
+func (l *link) begin(method string, m message, last bool) (*stream, error) {
+	return l.beginFramed(method, frameMessage(m), last)
+}
+
+// beginFramed is begin with any number of messages.
+func (l *link) beginFramed(method string, framed []byte, last bool) (*stream, error) {
+	scheme := "http"
+	if l.client.target.TLS {
+		scheme = "https"
+	}
+	headers := []hpack.HeaderField{
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: scheme},
+		{Name: ":path", Value: "/etcdserverpb." + method}, {Name: ":authority", Value: l.host},
+		{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+		// A member that has no leader says so at once.
+		{Name: "hasleader", Value: "true"},
+	}
+	if l.token != "" {
+		headers = append(headers, hpack.HeaderField{Name: "token", Value: l.token, Sensitive: true})
+	}
+	return l.open(headers, framed, last)
+}
+
+// unary makes a call with one answer.
+func (l *link) unary(ctx context.Context, method string, m message) ([]byte, error) {
+	s, err := l.begin(method, m, true)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	var answer []byte
+	for {
+		got, ended, err := s.receive(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case ended && answer == nil:
+			return nil, network.Damaged("no message")
+		case ended:
+			return answer, nil
+		case answer != nil:
+			return nil, network.Damaged("two messages")
+		}
+		answer = got
+	}
+}
+
+// silence is how long a server that owes an answer may send nothing at all. It is asked for a sign
+// of life after half of that.
+const silence = time.Second
+
+var errSilent = errors.New("the server has gone silent")
+
+// receive waits for the next message, or for the end of the call without an error.
+func (s *stream) receive(ctx context.Context) (message []byte, ended bool, err error) {
+	asked := locks.BootTime()
+	timer := time.NewTimer(silence / 2)
+	defer timer.Stop()
+	pinged := false
+	for {
+		message, headers, err := s.next()
+		switch {
+		case message != nil:
+			return message, false, nil
+		case headers != nil:
+			return nil, true, statusOf(headers)
+		case err != nil:
+			return nil, false, err
+		}
+		select {
+		case <-s.notify:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		case <-timer.C:
+			switch {
+			case s.lastHeard() > asked:
+				asked, pinged = locks.BootTime(), false
+			case pinged:
+				s.fail(errSilent)
+			default:
+				pinged = s.ping()
+			}
+			timer.Reset(silence / 2)
+		}
+	}
+}
+
+// await is receive for a stream on which nothing may come for hours.
+func (s *stream) await(ctx context.Context) (message []byte, err error) {
+	for {
+		message, headers, err := s.next()
+		switch {
+		case message != nil:
+			return message, nil
+		case headers != nil:
+			if err := statusOf(headers); err != nil {
+				return nil, err
+			}
+			return nil, io.EOF
+		case err != nil:
+			return nil, err
+		}
+		select {
+		case <-s.notify:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

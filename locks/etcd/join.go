@@ -1,0 +1,283 @@
+package etcd
+
+import (
+	"context"
+	"time"
+
+	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/network"
+	"golock/locks/queue"
+)
+
+// nearPlaces are the first places of a queue: whoever is there watches the whole lock, and decides by
+// what it has seen. One that is further back watches the waiter so many places before it.
+const nearPlaces = 2
+
+// passOver is how long a waiter at the front may leave a slot that it could have. Then it counts as
+// dead, and the one behind it takes the slot. If it is only slow it keeps its place.
+const passOver = time.Second
+
+// maxGrantAge limits the age of a lease with which a slot is taken, as on Redis: what is left must
+// outlast an outage that begins then.
+func maxGrantAge(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/20 }
+
+// prolongAfter is the age of a lease from which a waiter prolongs it.
+func prolongAfter(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/30 }
+
+// join enters the queue, or looks whether it is the entry's turn.
+func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
+	if e.created == 0 {
+		return e.enter(ctx, l)
+	}
+	if e.store.clock().Sub(e.asked) >= prolongAfter(e.ttl) {
+		ok, err := e.prolong(ctx, l)
+		if err != nil {
+			return a, err
+		}
+		if !ok { // it was taken for dead: it comes back with its ticket
+			return e.enter(ctx, l)
+		}
+		e.noteAgeOfWaiter(ctx, l)
+	}
+	if e.isStill(l) {
+		return e.queued(e.place, false), nil
+	}
+	s := e.seen(l)
+	if s == nil {
+		o, err := l.ask(ctx, e.questions()...)
+		if err != nil {
+			return a, err
+		}
+		s = e.readState(e.ref.Key, &o)
+	}
+	return e.settle(ctx, l, s)
+}
+
+// noteAgeOfWaiter is noteAge of a waiter.
+func (e *entry) noteAgeOfWaiter(ctx context.Context, l *link) {
+	now := e.store.clock()
+	if !isAgeDue(now.Sub(e.record.Since), e.record.Age) {
+		return
+	}
+	e.record.Age = now.Sub(e.record.Since)
+	_, _ = l.commit(ctx, transaction{
+		conditions: []condition{createdAt(e.key, e.created)},
+		then:       []operation{replace(e.key, e.record.text(now))},
+	})
+}
+
+// enter makes an entry in the queue, or takes a slot at once.
+func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) {
+	e.stopWatch()
+	e.created, e.asked = 0, 0
+	var s *state
+	read := func() error {
+		o, err := l.ask(ctx, e.questions()...)
+		if err == nil {
+			s = e.readState(e.ref.Key, &o)
+			e.answered()
+		}
+		return err
+	}
+	if e.request.NoWait { // most who do not wait get nothing, and need no lease
+		err = read()
+	} else {
+		err = inParallel(func() error { return e.hasLease(ctx, l) }, read)
+	}
+	for try := 0; err == nil && ctx.Err() == nil; try++ {
+		d := e.decide(s, "")
+		if len(d.Invalid) > 0 {
+			e.revokeLater(l)
+			return a, lease.Invalid(d.Invalid)
+		}
+		own, isThere := s.own(e.id)
+		switch {
+		case d.Verdict == queue.Granted && isThere: // the answer to an attempt that took it was lost
+			return e.taken(ctx, l, s, own)
+		case d.Verdict == queue.Queued && isThere: // likewise
+			return e.settle(ctx, l, s)
+		case d.Verdict != queue.Granted && d.Verdict != queue.Queued:
+			return e.refused(ctx, l, s, &d)
+		}
+		var done bool
+		if a, s, done, err = e.insert(ctx, l, s, &d, try); done || err != nil {
+			return a, err
+		}
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	return a, err
+}
+
+// isPlain reports whether a request may wait in any queue: how long it is, and who is in it, does not
+// matter.
+func (e *entry) isPlain() bool {
+	r := &e.request
+	return !r.NoWait && r.MaxQueue == nil && r.Replace == locks.ReplaceNone && len(r.Within) == 0
+}
+
+// insert makes what a decision about a new entry says true, if nothing has changed since. A plain
+// request queues in any case. done: a is the answer. Otherwise next is the state to decide with.
+func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision, try int) (a lease.Answer, next *state, done bool, err error) {
+	if e.asked == 0 {
+		if err := e.hasLease(ctx, l); err != nil {
+			return a, nil, false, err
+		}
+	}
+	var reads []operation
+	for _, q := range e.questions() {
+		reads = append(reads, get(q))
+	}
+	now := e.store.clock()
+	if e.record.Since == 0 {
+		e.record.Since = now
+	}
+	waiting := put(e.waiter(&e.want), e.record.text(now), e.ownLease)
+	t := transaction{other: reads}
+	takes := d.Verdict == queue.Granted
+	switch {
+	case takes:
+		t.conditions = append(s.slotsTaken(&d.Entry), unchanged(e.all(), s.revision))
+	case !e.isPlain():
+		t.conditions = append(s.stillHeld(), unchanged(e.all(), s.revision))
+	case try < strictTries:
+		t.conditions = s.stillHeld()
+	}
+	if takes {
+		taking, err := e.takingOperations(ctx, l, &d.Entry)
+		if err != nil {
+			return a, nil, false, err
+		}
+		t.then = append(s.evictions(d, e.evictor), taking...)
+		if e.isPlain() {
+			t.other = append([]operation{waiting}, reads...)
+		}
+	} else {
+		t.then = append(s.evictions(d, e.evictor), waiting)
+		t.then = append(t.then, reads...)
+	}
+	return e.inserted(ctx, l, s, d, t, len(reads))
+}
+
+// inserted commits what insert has put together. The last answers are to the given number of reads.
+func (e *entry) inserted(ctx context.Context, l *link, s *state, d *queue.Decision, t transaction, reads int) (a lease.Answer, next *state, done bool, err error) {
+	takes := d.Verdict == queue.Granted
+	o, err := l.commit(ctx, t)
+	if isStatus(err, noLease) || isStatus(err, noKey) { // one that is evicted has just gone, or the own lease
+		e.asked = 0
+		o, err = l.ask(ctx, e.questions()...)
+		return a, e.readState(e.ref.Key, &o), false, err
+	}
+	if err != nil {
+		return a, nil, false, err
+	}
+	if o.succeeded && takes {
+		return e.holds(&o, &d.Entry, s, d.Replaced), nil, true, nil
+	}
+	if len(o.answers) != reads {
+		return a, nil, false, network.Damaged("%d answers to %d questions", len(o.answers), reads)
+	}
+	next = e.readState(e.ref.Key, &o)
+	if !o.succeeded && !(takes && e.isPlain()) {
+		return a, next, false, nil
+	}
+	a, err = e.settle(ctx, l, next)
+	if o.succeeded {
+		a.Replaced = e.described(s, d.Replaced)
+	}
+	return a, next, true, err
+}
+
+// decide asks what becomes of the entry.
+func (e *entry) decide(s *state, absent string) queue.Decision {
+	r := &e.request
+	q := queue.Question{
+		Step: queue.Join, Entry: e.want, NoWait: r.NoWait, Within: queue.Enclosing(*r), By: e.evictor,
+	}
+	if e.want.Claim.Ticket == 0 {
+		q.MaxQueue = r.MaxQueue
+	}
+	return queue.Decide(s.view(e.id, r.Name, absent), q)
+}
+
+// own gives the entry of an ID as a holder or waiter.
+func (s *state) own(id string) (own queue.Entry, isThere bool) {
+	if p, ok := s.holders[id]; ok {
+		r, _ := parseRecord(p.value, s.key)
+		own, _ = r.entry(id, p.created)
+		return own, true
+	}
+	for _, e := range s.waiters {
+		if e.ID == id {
+			return e, true
+		}
+	}
+	return own, false
+}
+
+// settle finds the entry's place in a state in which it has one, and takes a slot if it is its turn.
+func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, err error) {
+	for ctx.Err() == nil {
+		own, isThere := s.own(e.id)
+		switch by, evicted := s.tombs[e.id]; {
+		case evicted:
+			a.Verdict, a.By = queue.Evicted, by
+			return a, nil
+		case !isThere: // its lease has ended
+			return e.enter(ctx, l)
+		case own.State == queue.Holding:
+			return e.taken(ctx, l, s, own)
+		}
+		key := s.keyOf(e.id)
+		e.key, e.created, e.want.Claim.Ticket = key, own.Fence, own.Claim.Ticket
+		place, before := s.place(e.id)
+		e.follow(l, s, place, before)
+		if place > nearPlaces {
+			return e.queued(place, false), nil
+		}
+		d := e.decide(s, e.absent())
+		switch {
+		case len(d.Invalid) > 0:
+			return a, lease.Invalid(d.Invalid)
+		case d.Verdict == queue.Queued:
+			e.noteFront(d.Due)
+			return e.queued(place, d.Due != ""), nil
+		case d.Verdict != queue.Granted:
+			return e.refused(ctx, l, s, &d)
+		}
+		next, a, err := e.take(ctx, l, s, &d.Entry)
+		if next == nil {
+			return a, err
+		}
+		s = next
+	}
+	return a, ctx.Err()
+}
+
+// noteFront notes who could have a slot and does not take it.
+func (e *entry) noteFront(id string) {
+	if id != e.front {
+		e.front, e.since = id, e.store.clock()
+	}
+}
+
+// absent is the waiter at the front if it has not taken its turn for too long.
+func (e *entry) absent() string {
+	if e.front == "" || e.store.clock().Sub(e.since) < passOver {
+		return ""
+	}
+	return e.front
+}
+
+// queued is the answer to who waits on.
+func (e *entry) queued(place int, isDue bool) (a lease.Answer) {
+	a.Verdict, a.Place = queue.Queued, place
+	left := e.asked.Add(queue.AskEvery(e.ttl)).Sub(e.store.clock())
+	if isDue {
+		left = min(left, e.since.Add(passOver).Sub(e.store.clock()))
+	}
+	a.Nap = queue.Nap{For: max(left, time.Millisecond), KeepsConnection: true}
+	return a
+}

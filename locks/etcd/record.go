@@ -1,0 +1,141 @@
+package etcd
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/owner"
+	"golock/locks/queue"
+)
+
+// record is the value of a key.
+type record struct {
+	Name  string        `json:"name"` // of the lock: two may have the same key
+	TTL   int64         `json:"ttl"`  // s
+	Hold  time.Duration `json:"hold,omitempty"`
+	Owner owner.Owner   `json:"owner"`
+
+	// Boot and Since are the owner's clock, and when it began to wait or to hold on that. Age is for
+	// how long that was when the record was written: the clocks of two hosts are not compared.
+	Boot  string        `json:"boot,omitempty"`
+	Since locks.Instant `json:"since"`
+	Age   time.Duration `json:"age"`
+
+	// Of a holder.
+	Weight   int               `json:"weight,omitempty"`
+	Max      int               `json:"max,omitempty"`
+	Priority int               `json:"priority,omitempty"`
+	Ticket   int64             `json:"ticket,omitempty"`
+	Replace  locks.Replacement `json:"replace,omitempty"`
+	Slots    string            `json:"slots,omitempty"`
+	Evicted  string            `json:"evicted,omitempty"` // by whom
+}
+
+// maxRecord is the size of a record that golock reads.
+const maxRecord = 1 << 16
+
+func newRecord(r locks.Request, boot string) record {
+	return record{
+		Name: r.Name, TTL: int64(r.TTL / time.Second), Hold: max(r.Hold, 0), Owner: owner.This(r), Boot: boot,
+	}
+}
+
+// bootID names this machine's clock: the boot, and the time namespace.
+func bootID() string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	namespace, _ := os.Readlink("/proc/self/ns/time")
+	return strings.TrimSpace(string(boot)) + " " + namespace
+}
+
+// text is the record as it is stored, with an age that is true now.
+func (r record) text(now locks.Instant) string {
+	r.Age = max(now.Sub(r.Since), 0)
+	text, _ := json.Marshal(r)
+	return string(text)
+}
+
+// holds is the record of a holder.
+func (r record) holds(e *queue.Entry) record {
+	c := e.Claim
+	r.Weight, r.Max, r.Priority, r.Ticket, r.Replace = c.Weight, c.Max, c.Priority, c.Ticket, e.Replace
+	r.Slots = locks.FormatSlots(e.Slots)
+	return r
+}
+
+// amended changes fields in the text of a record, and keeps those that a later version has added.
+func amended(text string, fields map[string]any) string {
+	all := map[string]json.RawMessage{}
+	_ = json.Unmarshal([]byte(text), &all)
+	for name, value := range fields {
+		all[name], _ = json.Marshal(value)
+	}
+	changed, _ := json.Marshal(all)
+	return string(changed)
+}
+
+// parseRecord reads what others may have written.
+func parseRecord(text string, key locks.Key) (r record, err error) {
+	if len(text) > maxRecord {
+		return r, fmt.Errorf("a value of %d bytes", len(text))
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return record{}, fmt.Errorf("a value that is no record: %w", err)
+	}
+	r.Owner.Limit()
+	switch {
+	case r.Name == "" && r.Evicted != "": // see repaired
+	case locks.CheckName(r.Name) != nil || locks.KeyOf(r.Name) != key:
+		return r, fmt.Errorf("name %q", locks.Printable(r.Name, 80))
+	case r.TTL < 1 || r.TTL > int64(locks.MaxTTL/time.Second):
+		return r, fmt.Errorf("ttl %d", r.TTL)
+	case r.Hold < 0 || r.Age < 0 || r.Since < 0:
+		return r, fmt.Errorf("hold %d, age %d, since %d", r.Hold, r.Age, r.Since)
+	case r.Owner.PID < 0 || r.Owner.UID < math.MinInt32 || r.Owner.UID > math.MaxUint32:
+		return r, fmt.Errorf("pid %d, uid %d", r.Owner.PID, r.Owner.UID)
+	}
+	return r, nil
+}
+
+// repaired is what an eviction makes of the record of a holder that cannot be read: that of an
+// exclusive one.
+func repaired(by string) string {
+	text, _ := json.Marshal(record{TTL: int64(lease.DefaultTTL / time.Second), Weight: 1, Max: 1, Slots: "0", Evicted: by})
+	return string(text)
+}
+
+// entry is the holder that a record describes, whose key was created in that revision.
+func (r *record) entry(id string, created int64) (e queue.Entry, err error) {
+	e = queue.Entry{ID: id, State: queue.Holding, Replace: r.Replace, Evicted: r.Evicted, Fence: created}
+	e.Claim = locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: r.Ticket}
+	e.Slots, err = locks.ParseSlots(r.Slots, max(r.Weight, 0))
+	if err == nil {
+		err = e.Stored(time.Duration(r.TTL)*time.Second, r.Hold).Check()
+	}
+	return e, err
+}
+
+// age is for how long the entry has been there, or at least that. unseen is for how long its owner
+// has not prolonged its lease.
+func (r *record) age(boot string, now locks.Instant, unseen time.Duration) time.Duration {
+	if r.Boot != "" && r.Boot == boot {
+		return max(now.Sub(r.Since), 0)
+	}
+	return r.Age + min(unseen, math.MaxInt64-r.Age)
+}
+
+// isEvicted reports whether a holder's record says that somebody wants it gone.
+func (p *pair) isEvicted() bool {
+	var r struct {
+		Evicted string `json:"evicted"`
+	}
+	return json.Unmarshal([]byte(p.value), &r) == nil && r.Evicted != ""
+}

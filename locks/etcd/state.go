@@ -1,0 +1,221 @@
+package etcd
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/queue"
+)
+
+// state is one lock as it was in a revision: read at one moment, and then kept up to date by a watch.
+type state struct {
+	keys
+	key      locks.Key
+	cluster  uint64
+	revision int64
+
+	holders map[string]pair        // by ID
+	holds   map[string]pair        // likewise
+	waiters map[string]queue.Entry // by key
+	records map[string]pair        // of waiters whose values were read, by ID
+	tombs   map[string]string      // by ID: who evicted it
+	flaws   map[string]flaw        // by key
+}
+
+// flaw is a key that golock cannot have written.
+type flaw struct {
+	locks.InvalidEntry
+	pair     pair
+	isHolder bool
+}
+
+// questions are what reads the state that a waiter needs. One that replaces others tells who they are.
+func (e *entry) questions() []question {
+	keysOnly := e.want.Replace == locks.ReplaceNone
+	return []question{{span: e.holders()}, {span: e.waiters(), keysOnly: keysOnly}, {span: span{from: e.tomb(e.id)}}}
+}
+
+// readState reads the answers to questions.
+func (k keys) readState(key locks.Key, o *outcome) *state {
+	s := &state{
+		keys: k, key: key, cluster: o.cluster, revision: o.revision,
+		holders: map[string]pair{}, holds: map[string]pair{}, waiters: map[string]queue.Entry{},
+		records: map[string]pair{}, tombs: map[string]string{}, flaws: map[string]flaw{},
+	}
+	for _, answer := range o.answers {
+		for i := range answer.pairs {
+			s.put(&answer.pairs[i])
+		}
+	}
+	return s
+}
+
+// put notes a key that is there.
+func (s *state) put(p *pair) {
+	rest, ok := strings.CutPrefix(p.key, s.lock)
+	if !ok {
+		return
+	}
+	delete(s.flaws, p.key)
+	switch part := rest[:min(2, len(rest))]; part {
+	case holderPart:
+		id, isHold := strings.CutSuffix(rest[2:], holdSuffix)
+		s.putHolder(id, isHold, p)
+	case waiterPart:
+		e, err := s.parseWaiter(p)
+		if err != nil {
+			s.noteFlaw(p, e.ID, err)
+			return
+		}
+		s.waiters[p.key] = e
+		if p.value != "" {
+			s.records[e.ID] = *p
+		}
+	case tombPart:
+		s.tombs[rest[2:]] = p.value
+	default:
+		s.noteFlaw(p, "", fmt.Errorf("key %q", locks.Printable(rest, 80)))
+	}
+}
+
+func (s *state) putHolder(id string, isHold bool, p *pair) {
+	r, err := parseRecord(p.value, s.key)
+	if err == nil {
+		_, err = r.entry(id, p.created)
+	}
+	if !isID(id) {
+		id, err = "", fmt.Errorf("key %q", locks.Printable(p.key[len(s.lock):], 80))
+	}
+	switch {
+	case err != nil:
+		s.noteFlaw(p, id, err)
+	case isHold:
+		s.holds[id] = *p
+	default:
+		s.holders[id] = *p
+	}
+}
+
+// noteFlaw notes a key that golock cannot have written.
+func (s *state) noteFlaw(p *pair, id string, err error) {
+	f := flaw{pair: *p, isHolder: strings.HasPrefix(p.key, s.lock+holderPart)}
+	f.InvalidEntry = locks.InvalidEntry{ID: cmp.Or(id, p.key), TTL: lease.DefaultTTL, Err: err}
+	f.Ref, _ = locks.ParseRef(s.key.String() + "-" + id)
+	s.flaws[p.key] = f
+}
+
+// remove notes a key that is gone.
+func (s *state) remove(key string) {
+	id := strings.TrimPrefix(key, s.lock+holderPart)
+	delete(s.flaws, key)
+	delete(s.waiters, key)
+	delete(s.tombs, strings.TrimPrefix(key, s.lock+tombPart))
+	if hold, isHold := strings.CutSuffix(id, holdSuffix); isHold {
+		delete(s.holds, hold)
+	} else {
+		delete(s.holders, id)
+	}
+}
+
+// order gives the waiters in their order.
+func (s *state) order() []queue.Entry {
+	all := make([]queue.Entry, 0, len(s.waiters))
+	for _, e := range s.waiters {
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b queue.Entry) int {
+		return cmp.Or(a.Claim.Compare(b.Claim), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+// holdersNow gives those that have slots.
+func (s *state) holdersNow() (all []queue.Entry) {
+	for id, p := range s.holders {
+		r, _ := parseRecord(p.value, s.key)
+		e, _ := r.entry(id, p.created)
+		if _, held := s.holds[id]; held {
+			e.HoldLeft = r.Hold
+		}
+		all = append(all, e)
+	}
+	for id, p := range s.holds {
+		if _, isHolder := s.holders[id]; isHolder {
+			continue
+		}
+		r, _ := parseRecord(p.value, s.key)
+		e, _ := r.entry(id, p.created)
+		e.State, e.HoldLeft = queue.Ended, r.Hold
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b queue.Entry) int { return cmp.Compare(a.Fence, b.Fence) })
+	return all
+}
+
+// invalid are the entries that golock cannot have written.
+func (s *state) invalid(name string) (all []locks.InvalidEntry) {
+	for _, f := range s.flaws {
+		f.Name = name
+		all = append(all, f.InvalidEntry)
+	}
+	slices.SortFunc(all, func(a, b locks.InvalidEntry) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// view shows the state to a decision about an entry. absent is a waiter that does not take its turn.
+func (s *state) view(id, name, absent string) queue.View {
+	v := queue.View{Counter: s.revision, Holders: s.holdersNow(), Waiters: s.order(), Invalid: s.invalid(name)}
+	v.Total = len(v.Waiters)
+	for i := range v.Waiters {
+		w := &v.Waiters[i]
+		w.Absent = w.ID == absent && w.ID != id
+		if w.Replace != locks.ReplaceNone {
+			v.Replaceable = append(v.Replaceable, *w)
+		}
+	}
+	for _, all := range [][]queue.Entry{v.Holders, v.Waiters} {
+		for i := range all {
+			if all[i].ID == id {
+				own := all[i]
+				v.Own = &own
+			}
+		}
+	}
+	if by, evicted := s.tombs[id]; evicted {
+		v.Own = &queue.Entry{ID: id, State: queue.Tombstone, Evicted: by}
+	}
+	return v
+}
+
+// place is the place of a waiter, and the key of the one two places before it; 0: it does not wait.
+func (s *state) place(id string) (place int, before string) {
+	all := s.order()
+	at := slices.IndexFunc(all, func(e queue.Entry) bool { return e.ID == id })
+	if at >= nearPlaces {
+		before = s.keyOf(all[at-nearPlaces].ID)
+	}
+	return at + 1, before
+}
+
+// keyOf is the key of a waiter.
+func (s *state) keyOf(id string) string {
+	for key, e := range s.waiters {
+		if e.ID == id {
+			return key
+		}
+	}
+	return ""
+}
+
+// clone is a copy.
+func (s *state) clone() *state {
+	c := *s
+	c.holders, c.holds, c.waiters = maps.Clone(s.holders), maps.Clone(s.holds), maps.Clone(s.waiters)
+	c.records, c.tombs, c.flaws = maps.Clone(s.records), maps.Clone(s.tombs), maps.Clone(s.flaws)
+	return &c
+}

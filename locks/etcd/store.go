@@ -1,0 +1,93 @@
+// Package etcd keeps locks in an etcd cluster (3.4 or later): the store with consensus. A failover
+// forgets nothing, and a minority lets nobody in and renews nothing.
+//
+// The cluster makes no decisions. Whoever may be next reads the lock, decides (package queue), and
+// commits one transaction on the condition that no holder has changed since. Each entry is a key on a
+// lease of its own, which etcd removes when its owner has not prolonged it in time. Tickets and
+// fences are revisions. Nobody is offered a slot: a release removes keys, and the waiter in front,
+// which watches the lock, takes the slot.
+//
+// The first two waiters watch the lock. Others watch the waiter two places before them, so that a
+// hand-off wakes three of them, however many wait.
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golock/locks"
+	"golock/locks/lease"
+)
+
+// Store is a cluster. Open does no I/O.
+type Store struct {
+	lease.Engine
+	client *client
+	clock  locks.Clock
+	boot   func() string // names the clock
+}
+
+var _ locks.Store = (*Store)(nil)
+
+// Open parses a URL: etcd:// or etcds://. It does no I/O. Errors name the part of the URL that is wrong
+// and show no secrets.
+func Open(address string) (*Store, error) {
+	t, err := parse(address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{client: newClient(t), clock: locks.BootTime, boot: sync.OnceValue(bootID)}
+	s.Engine = lease.NewEngine(t.url, s.newEntry, s.entryOf)
+	return s, nil
+}
+
+// Abilities implements locks.Store.
+func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
+
+// Close implements locks.Store.
+func (s *Store) Close() error {
+	s.client.close()
+	return nil
+}
+
+// Warnings implements locks.Leases. There are none.
+func (s *Store) Warnings(bool) []string { return nil }
+
+// Forget implements locks.Queue.
+func (s *Store) Forget(ctx context.Context, name string) error {
+	keys := s.keysOf(locks.KeyOf(name))
+	_, err := once(ctx, s, func(ctx context.Context, l *link) (outcome, error) {
+		return l.commit(ctx, transaction{then: []operation{remove(keys.all())}})
+	})
+	return err
+}
+
+// Sweep implements locks.Queue. The dead end with their leases: it removes the keys that have none,
+// and that golock has not written. Nobody knows how old these are.
+func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
+	listed, err := s.list(ctx, name)
+	var left []locks.InvalidEntry
+	for _, one := range listed {
+		for _, f := range one.flaws {
+			if f.pair.lease != 0 || olderThan > 0 {
+				f.Name = one.name()
+				left = append(left, f.InvalidEntry)
+				continue
+			}
+			t := transaction{
+				conditions: []condition{changedAt(f.pair.key, f.pair.changed)},
+				then:       []operation{remove(span{from: f.pair.key})},
+			}
+			o, err := once(ctx, s, func(ctx context.Context, l *link) (outcome, error) { return l.commit(ctx, t) })
+			if err != nil {
+				return removed, err
+			}
+			removed += int(o.deleted)
+		}
+	}
+	if err == nil {
+		err = lease.Located(s.URL(), lease.Invalid(left))
+	}
+	return removed, err
+}

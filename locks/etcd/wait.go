@@ -1,0 +1,245 @@
+package etcd
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"golock/locks"
+	"golock/locks/lease"
+	"golock/locks/network"
+	"golock/locks/queue"
+)
+
+// watch is what a waiter is told by the cluster.
+type watch struct {
+	link   *link
+	stream *stream
+	end    context.CancelFunc
+	target string // what it watches, besides the waiter's own key; "": the whole lock
+
+	mu    sync.Mutex // guards what follows
+	state *state     // of the whole lock; nil: it is not kept up to date
+	moved bool       // what it watches is not there any more
+	err   error      // it has ended
+}
+
+// seen is the state as the watch has it. nil: it must be read.
+func (e *entry) seen(l *link) *state {
+	w := e.watch
+	if w == nil || w.link != l {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil || w.moved || w.state == nil {
+		return nil
+	}
+	return w.state.clone()
+}
+
+// isStill reports whether an entry that is further back has heard nothing that concerns it.
+func (e *entry) isStill(l *link) bool {
+	w := e.watch
+	if w == nil || w.link != l || w.target == "" {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err == nil && !w.moved
+}
+
+// forget has the next step read the state.
+func (e *entry) forget() { e.stopWatch() }
+
+// stopWatch ends the watch.
+func (e *entry) stopWatch() {
+	if e.watch != nil {
+		e.watch.end()
+		e.watch = nil
+	}
+}
+
+// follow watches what tells the entry, at its place, that its turn may have come. before is the key of
+// the waiter two places before it. A watch that does so already goes on.
+func (e *entry) follow(l *link, s *state, place int, before string) {
+	e.place = place
+	if w := e.watch; w != nil && w.link == l && w.target == before {
+		w.mu.Lock()
+		fits := w.err == nil && !w.moved && (before != "" || w.state != nil && w.state.revision >= s.revision)
+		w.mu.Unlock()
+		if fits {
+			return
+		}
+	}
+	e.stopWatch()
+	ctx, end := context.WithCancel(e.life)
+	w := &watch{link: l, end: end, target: before}
+	wanted := frameMessage(watchFrom(e.all(), s.revision+1, false))
+	if before == "" {
+		w.state = s.clone()
+	} else {
+		wanted = frameMessage(watchFrom(span{from: before}, s.revision+1, true))
+		wanted = append(wanted, frameMessage(watchFrom(span{from: e.key}, s.revision+1, true))...)
+	}
+	e.watch = w
+	var err error
+	if w.stream, err = l.beginFramed("Watch/Watch", wanted, false); err != nil {
+		w.err = err
+		return
+	}
+	go w.run(ctx, e)
+}
+
+// run takes the news until the watch ends.
+func (w *watch) run(ctx context.Context, e *entry) {
+	var err error
+	defer w.stream.close()
+	defer func() {
+		w.mu.Lock()
+		w.err = err
+		w.mu.Unlock()
+		if ctx.Err() == nil {
+			tell(e.wake)
+		}
+	}()
+	defer locks.Recover(&err)
+	for err == nil {
+		var n news
+		if n, err = w.stream.news(ctx); err == nil && w.note(&n, e.id) {
+			tell(e.wake)
+		}
+	}
+}
+
+// news waits for the next news of a watch.
+func (s *stream) news(ctx context.Context) (n news, err error) {
+	text, err := s.await(ctx)
+	if err == nil {
+		err = n.read(text)
+	}
+	if err == nil && n.canceled {
+		err = network.Damaged("the watch was ended: %s, compacted up to %d", locks.Printable(n.reason, 100), n.compacted)
+	}
+	return n, err
+}
+
+// note takes what has happened. It reports whether the waiter of that ID should look.
+func (w *watch) note(n *news, id string) (look bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state == nil {
+		w.moved = w.moved || len(n.events) > 0
+		return w.moved
+	}
+	s := w.state
+	own, _ := s.own(id)
+	concerns := func(key string) bool {
+		e, isWaiter := s.waiters[key]
+		return isWaiter && (e.ID == id || e.Claim.Before(own.Claim))
+	}
+	for i := range n.events {
+		one := &n.events[i]
+		look = look || concerns(one.key) || !strings.HasPrefix(one.key, s.lock+waiterPart)
+		if one.deleted {
+			s.remove(one.key)
+		} else {
+			s.put(&one.pair)
+		}
+		look = look || concerns(one.key)
+		s.revision = max(s.revision, one.changed)
+	}
+	return look
+}
+
+func tell(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Sleep implements lease.Entry. It returns when something has happened that may concern the waiter.
+func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (a lease.Answer, sent locks.Instant, _ error) {
+	timer := time.NewTimer(nap.For)
+	defer timer.Stop()
+	select {
+	case <-e.wake:
+	case <-timer.C:
+		return a, 0, nil
+	case <-ctx.Done():
+		return a, 0, nil
+	}
+	if e.hasLostMember() { // with all others that are there
+		lease.Pause(ctx, rand.N(reconnectSpread))
+	}
+	return a, 0, nil
+}
+
+// reconnectSpread is the time in which the waiters that have lost their member come back.
+const reconnectSpread = 300 * time.Millisecond
+
+// hasLostMember reports whether the connection of the watch has ended.
+func (e *entry) hasLostMember() bool {
+	select {
+	case e.using <- struct{}{}:
+		defer func() { <-e.using }()
+	default:
+		return false
+	}
+	return e.watch != nil && e.watch.link.failure() != nil
+}
+
+// listenDelay is the time before a holder watches its key. Most short commands have ended by then.
+const listenDelay = 100 * time.Millisecond
+
+// Events implements lease.Entry. The first call starts to watch the holder's key.
+func (e *entry) Events() <-chan struct{} {
+	e.watching.Do(func() {
+		go func() {
+			defer locks.Recover(new(error)) // a renewal meets the same fault, and hands it on
+			for pause := listenDelay; e.life.Err() == nil; pause = time.Second {
+				lease.Pause(e.life, pause)
+				if e.watchHolder() {
+					tell(e.events) // it may have lost more than the watch
+				}
+			}
+		}()
+	})
+	return e.events
+}
+
+// watchHolder watches the holder's key until the watch ends. It reports whether there was one.
+func (e *entry) watchHolder() (wasThere bool) {
+	ctx, cancel := context.WithTimeout(e.life, lease.LongestAttempt)
+	defer cancel()
+	l, err := e.store.client.current(ctx, nil)
+	if err != nil {
+		return false
+	}
+	own, o, err := e.holderNow(ctx, l)
+	if err != nil {
+		return false
+	}
+	if own == nil || own.isEvicted() {
+		return true
+	}
+	s, err := l.begin("Watch/Watch", watchFrom(span{from: own.key}, o.revision+1, false), false)
+	if err != nil {
+		return false
+	}
+	defer s.close()
+	for {
+		n, err := s.news(e.life)
+		if err != nil {
+			return true
+		}
+		for i := range n.events {
+			if one := &n.events[i]; one.deleted || one.isEvicted() {
+				tell(e.events)
+			}
+		}
+	}
+}

@@ -1,0 +1,351 @@
+package etcd
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"golock/locks/network"
+)
+
+// This file has the messages of etcd's API as they are on the wire. Their fields are those of
+// rpc.proto and kv.proto (https://github.com/etcd-io/etcd/tree/main/api).
+
+// message is one that is being written.
+type message []byte
+
+// number adds a field. What is 0 is left out.
+func (m message) number(field protowire.Number, n int64) message {
+	if n == 0 {
+		return m
+	}
+	m = protowire.AppendTag(m, field, protowire.VarintType)
+	return protowire.AppendVarint(m, uint64(n))
+}
+
+// bytes adds a field, also if it is empty.
+func (m message) bytes(field protowire.Number, b []byte) message {
+	m = protowire.AppendTag(m, field, protowire.BytesType)
+	return protowire.AppendBytes(m, b)
+}
+
+func (m message) text(field protowire.Number, s string) message { return m.bytes(field, []byte(s)) }
+
+// read calls set with each field of a message: a number or bytes.
+func read(b []byte, set func(field protowire.Number, n int64, b []byte) error) error {
+	for len(b) > 0 {
+		field, kind, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			return network.Damaged("a field without a number")
+		}
+		b = b[size:]
+		var n uint64
+		var part []byte
+		switch kind {
+		case protowire.VarintType:
+			n, size = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			part, size = protowire.ConsumeBytes(b)
+		default:
+			size = protowire.ConsumeFieldValue(field, kind, b)
+		}
+		if size < 0 {
+			return network.Damaged("a field with less than it announces")
+		}
+		b = b[size:]
+		if err := set(field, int64(n), part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// header is what each answer begins with.
+type header struct {
+	cluster  uint64
+	member   uint64
+	revision int64
+}
+
+func (h *header) read(b []byte) error {
+	return read(b, func(field protowire.Number, n int64, _ []byte) error {
+		switch field {
+		case 1:
+			h.cluster = uint64(n)
+		case 2:
+			h.member = uint64(n)
+		case 3:
+			h.revision = n
+		}
+		return nil
+	})
+}
+
+// pair is a key and what etcd knows of it.
+type pair struct {
+	key, value       string
+	created, changed int64 // revisions
+	lease            int64
+}
+
+func (p *pair) read(b []byte) error {
+	return read(b, func(field protowire.Number, n int64, b []byte) error {
+		switch field {
+		case 1:
+			p.key = string(b)
+		case 2:
+			p.created = n
+		case 3:
+			p.changed = n
+		case 5:
+			p.value = string(b)
+		case 6:
+			p.lease = n
+		}
+		return nil
+	})
+}
+
+// span is a range of keys: from one up to another one, or, without that, one key.
+type span struct{ from, to string }
+
+// under is the range of the keys that begin with a text, which does not end with the byte 255.
+func under(prefix string) span {
+	last := len(prefix) - 1
+	return span{prefix, prefix[:last] + string([]byte{prefix[last] + 1})}
+}
+
+func (s span) message() message {
+	m := message(nil).text(1, s.from)
+	if s.to != "" {
+		m = m.text(2, s.to)
+	}
+	return m
+}
+
+// question is a RangeRequest.
+type question struct {
+	span
+	keysOnly bool
+	limit    int64
+	revision int64
+}
+
+func (q question) message() message {
+	m := q.span.message().number(3, q.limit).number(4, q.revision)
+	if q.keysOnly {
+		m = m.number(8, 1)
+	}
+	return m
+}
+
+// found is a RangeResponse.
+type found struct {
+	pairs []pair
+	more  bool
+}
+
+func (f *found) read(b []byte) error {
+	return read(b, func(field protowire.Number, n int64, b []byte) error {
+		switch field {
+		case 2:
+			var p pair
+			if err := p.read(b); err != nil {
+				return err
+			}
+			f.pairs = append(f.pairs, p)
+		case 3:
+			f.more = n != 0
+		}
+		return nil
+	})
+}
+
+// operation is a RequestOp of a transaction.
+type operation = message
+
+func get(q question) operation { return message(nil).bytes(1, q.message()) }
+
+func put(key, value string, lease int64) operation {
+	return message(nil).bytes(2, message(nil).text(1, key).text(2, value).number(3, lease))
+}
+
+// replace is a put that keeps the key's lease. The key must exist: compare for that.
+func replace(key, value string) operation {
+	return message(nil).bytes(2, message(nil).text(1, key).text(2, value).number(6, 1))
+}
+
+func remove(s span) operation { return message(nil).bytes(3, s.message()) }
+
+// condition is a Compare of a transaction.
+type condition = message
+
+// The results and targets of comparisons.
+const (
+	isEqual   = 0
+	isGreater = 1
+	isLess    = 2
+
+	ofCreation = 1
+	ofChange   = 2
+)
+
+// unchanged holds if no key of a range has changed after a revision, but for keys that are gone.
+func unchanged(s span, revision int64) condition {
+	m := message(nil).number(1, isLess).number(2, ofChange).text(3, s.from).number(6, revision+1)
+	return m.text(64, s.to)
+}
+
+// createdAt holds if a key was created at a revision and has not been deleted since.
+func createdAt(key string, revision int64) condition {
+	m := message(nil).number(1, isEqual).number(2, ofCreation).text(3, key)
+	return m.number(5, revision)
+}
+
+// isThere holds if a key exists.
+func isThere(key string) condition {
+	return message(nil).number(1, isGreater).number(2, ofCreation).text(3, key)
+}
+
+// changedAt holds if a key was last changed at a revision.
+func changedAt(key string, revision int64) condition {
+	return message(nil).number(1, isEqual).number(2, ofChange).text(3, key).number(6, revision)
+}
+
+// transaction is a TxnRequest.
+type transaction struct {
+	conditions  []condition
+	then, other []operation
+}
+
+func (t transaction) message() (m message) {
+	for _, c := range t.conditions {
+		m = m.bytes(1, c)
+	}
+	for _, o := range t.then {
+		m = m.bytes(2, o)
+	}
+	for _, o := range t.other {
+		m = m.bytes(3, o)
+	}
+	return m
+}
+
+// outcome is a TxnResponse: the answers to its questions, in their order.
+type outcome struct {
+	header
+	succeeded bool
+	answers   []found
+	deleted   int64 // keys
+}
+
+func (o *outcome) read(b []byte) error {
+	return read(b, func(field protowire.Number, n int64, b []byte) error {
+		switch field {
+		case 1:
+			return o.header.read(b)
+		case 2:
+			o.succeeded = n != 0
+		case 3:
+			return read(b, o.readAnswer)
+		}
+		return nil
+	})
+}
+
+func (o *outcome) readAnswer(field protowire.Number, _ int64, b []byte) error {
+	switch field {
+	case 1:
+		var f found
+		if err := f.read(b); err != nil {
+			return err
+		}
+		o.answers = append(o.answers, f)
+	case 3:
+		return read(b, func(field protowire.Number, n int64, _ []byte) error {
+			if field == 2 {
+				o.deleted += n
+			}
+			return nil
+		})
+	}
+	return nil
+}
+
+// leaseAnswer is the answer to a grant, a keepalive or a question about a lease.
+type leaseAnswer struct {
+	header
+	ttl     int64 // s; less than 1 if there is no such lease
+	granted int64 // s; of a question only
+}
+
+func (a *leaseAnswer) read(b []byte) error {
+	return read(b, func(field protowire.Number, n int64, b []byte) error {
+		switch field {
+		case 1:
+			return a.header.read(b)
+		case 3:
+			a.ttl = n
+		case 4:
+			a.granted = n
+		}
+		return nil
+	})
+}
+
+// watchFrom is a WatchRequest for what happens to a range from a revision on.
+func watchFrom(s span, revision int64, deletionsOnly bool) message {
+	m := s.message().number(3, revision)
+	if deletionsOnly {
+		const noPuts = 0
+		m = m.bytes(5, []byte{noPuts})
+	}
+	return message(nil).bytes(1, m)
+}
+
+// event is that a key was put or deleted.
+type event struct {
+	pair
+	deleted bool
+}
+
+// news is a WatchResponse.
+type news struct {
+	header
+	created, canceled bool
+	compacted         int64
+	reason            string
+	events            []event
+}
+
+func (w *news) read(b []byte) error {
+	return read(b, func(field protowire.Number, n int64, b []byte) error {
+		switch field {
+		case 1:
+			return w.header.read(b)
+		case 3:
+			w.created = n != 0
+		case 4:
+			w.canceled = n != 0
+		case 5:
+			w.compacted = n
+		case 6:
+			w.reason = string(b)
+		case 11:
+			var e event
+			w.events = append(w.events, e)
+			return w.events[len(w.events)-1].read(b)
+		}
+		return nil
+	})
+}
+
+func (e *event) read(b []byte) error {
+	return read(b, func(field protowire.Number, n int64, b []byte) error {
+		switch field {
+		case 1:
+			e.deleted = n != 0
+		case 2:
+			return e.pair.read(b)
+		}
+		return nil
+	})
+}
