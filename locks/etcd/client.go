@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/network"
 )
@@ -261,6 +260,3 @@ func once[T any](ctx context.Context, s *Store, do func(context.Context, *link) 
 	})
 	return answer, lease.Located(s.URL(), err)
 }
-
-// String names the place of a link, for messages.
-func (l *link) String() string { return fmt.Sprintf("member at %s", locks.Printable(l.host, 80)) }
