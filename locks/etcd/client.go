@@ -169,17 +169,8 @@ func (c *client) close() {
 	}
 }
 
-// call makes one call. Its answer is read by into. A member that does not answer in time, or has no
-// leader, is left for another one.
-func (s *Store) call(ctx context.Context, method string, m message, into func([]byte) error) error {
-	l, err := s.client.current(ctx, nil)
-	if err == nil {
-		err = l.call(ctx, method, m, into)
-	}
-	return s.judge(err)
-}
-
-// call makes one call on this connection.
+// call makes one call. into reads the answer. A member that does not answer in time, or has no leader, is left
+// for another one.
 func (l *link) call(ctx context.Context, method string, m message, into func([]byte) error) error {
 	answer, err := l.unary(ctx, method, m)
 	if err == nil {
