@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -170,7 +169,7 @@ func (e *entry) prolong(ctx context.Context, l *link) (ok bool, err error) {
 	return true, nil
 }
 
-// inParallel runs two calls.
+// inParallel runs two calls. Of two errors it gives the one that is final.
 func inParallel(one, other func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -180,7 +179,11 @@ func inParallel(one, other func() error) error {
 		err = one()
 	}()
 	err := other()
-	return errors.Join(<-done, err)
+	first := <-done
+	if err == nil || lease.IsFinal(first) {
+		return first
+	}
+	return err
 }
 
 // renew prolongs a holder's lease. Only a member that reaches a majority can tell what the holder's key
