@@ -101,6 +101,9 @@ func parse(args []string, out *term.Printer) error {
 		return nil
 	case err != nil:
 		help := "golock --help"
+		if len(args) > 0 {
+			err = withHint(err, args)
+		}
 		if len(args) > 0 && (&commands{}).named(args[0]) != nil {
 			help = "golock " + args[0] + " --help"
 		}

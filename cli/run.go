@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 
@@ -103,6 +104,9 @@ func (c *runCommand) run(out *term.Printer) error {
 	run.Env, run.Waits, run.Sockets = entry.Environ(), out.Waits(), socketDir
 	run.NotesHolders = report >= 0
 	o := run.Do()
+	if o.Kind == runner.NotFound {
+		o.Err = withFlagHint(o.Err, run.Argv)
+	}
 	end := exitOfRun(o)
 	if o.Kind == runner.Ended && slices.Contains(okExit, end.Code) {
 		end = Exit{}
@@ -114,6 +118,22 @@ func (c *runCommand) run(out *term.Printer) error {
 		}
 	}
 	return exitError{code: end.Code, signal: end.Signal}
+}
+
+// withFlagHint says that a flag takes no value, where the command that was not found looks like one:
+// in -n 3 the 3 is the command.
+func withFlagHint(err error, argv []string) error {
+	before := len(os.Args) - len(argv) - 1
+	if before < 1 {
+		return err
+	}
+	flag, word := os.Args[before], argv[0]
+	_, notNumber := config.ParseInt(word, 0, math.MaxInt32)
+	_, notSignal := signals.Parse(word)
+	if len(flag) < 2 || flag[0] != '-' || flag == "--" || notNumber != nil && notSignal != nil {
+		return err
+	}
+	return fmt.Errorf("%w (%s takes no value, so %q was taken for the command)", err, flag, word)
 }
 
 // prepare is the beginning of every command that waits for a slot: it resolves the
