@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 
 	"golock/cli/term"
 	"golock/config"
@@ -101,7 +102,7 @@ func (c *runCommand) run(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	run.Env, run.Waits, run.Sockets = entry.Environ(), out.Waits(), socketDir
+	run.Env, run.Waits, run.Sockets = commandEnvironment(run, out), out.Waits(), socketDir
 	run.NotesHolders = report >= 0
 	o := run.Do()
 	if o.Kind == runner.NotFound {
@@ -118,6 +119,21 @@ func (c *runCommand) run(out *term.Printer) error {
 		}
 	}
 	return exitError{code: end.Code, signal: end.Signal}
+}
+
+// commandEnvironment gives the environment of the command. systemd names in WATCHDOG_PID the process of a unit that
+// answers its watchdog (sd_watchdog_enabled(3)). That is the command, not golock: without the variable the
+// library lets every process answer.
+func commandEnvironment(run *runner.Run, out *term.Printer) []string {
+	env := entry.Environ()
+	if run.Exec { // the command keeps golock's PID
+		return env
+	}
+	pid := strconv.Itoa(os.Getpid())
+	if os.Getenv("LISTEN_PID") == pid { // sd_listen_fds(3): the PID of the command is not known before its start
+		out.Warn("the service manager has passed sockets to this process, and the command will not take them for its own: use --exec")
+	}
+	return slices.DeleteFunc(env, func(variable string) bool { return variable == "WATCHDOG_PID="+pid })
 }
 
 // withFlagHint says that a flag takes no value, where the command that was not found looks like one:
