@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"golock/locks/lease"
 	"golock/locks/network"
 )
@@ -140,7 +138,7 @@ func (l *link) login(ctx context.Context) error {
 		}
 		return err
 	}
-	return read(answer, func(field protowire.Number, _ int64, b []byte) error {
+	return read(answer, func(field fieldNumber, _ int64, b []byte) error {
 		if field == 2 {
 			l.token = string(b)
 		}

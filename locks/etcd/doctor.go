@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/network"
@@ -56,7 +54,7 @@ type memberStatus struct {
 }
 
 func (s *memberStatus) read(b []byte) error {
-	return read(b, func(field protowire.Number, n int64, b []byte) error {
+	return read(b, func(field fieldNumber, n int64, b []byte) error {
 		switch field {
 		case 2:
 			s.version = string(b)
@@ -80,12 +78,12 @@ type membership struct{ voters, unstarted int }
 
 func (m *membership) read(b []byte) error {
 	*m = membership{}
-	return read(b, func(field protowire.Number, _ int64, b []byte) error {
+	return read(b, func(field fieldNumber, _ int64, b []byte) error {
 		if field != 2 {
 			return nil
 		}
 		isLearner, hasName := false, false
-		err := read(b, func(field protowire.Number, n int64, _ []byte) error {
+		err := read(b, func(field fieldNumber, n int64, _ []byte) error {
 			hasName = hasName || field == 2
 			isLearner = isLearner || field == 5 && n != 0
 			return nil
@@ -151,11 +149,11 @@ func (x *examination) alarms(ctx context.Context) {
 	raised := map[int64]bool{}
 	_, err := once(ctx, x.store, func(ctx context.Context, l *link) (struct{}, error) {
 		return struct{}{}, l.call(ctx, "Maintenance/Alarm", nil, func(b []byte) error {
-			return read(b, func(field protowire.Number, _ int64, b []byte) error {
+			return read(b, func(field fieldNumber, _ int64, b []byte) error {
 				if field != 2 {
 					return nil
 				}
-				return read(b, func(field protowire.Number, n int64, _ []byte) error {
+				return read(b, func(field fieldNumber, n int64, _ []byte) error {
 					if field == 2 {
 						raised[n] = true
 					}

@@ -1,7 +1,7 @@
 package etcd
 
 import (
-	"google.golang.org/protobuf/encoding/protowire"
+	"encoding/binary"
 
 	"golock/locks/network"
 )
@@ -13,49 +13,86 @@ import (
 type message []byte
 
 // number adds a field. What is 0 is left out.
-func (m message) number(field protowire.Number, n int64) message {
+func (m message) number(field fieldNumber, n int64) message {
 	if n == 0 {
 		return m
 	}
-	m = protowire.AppendTag(m, field, protowire.VarintType)
-	return protowire.AppendVarint(m, uint64(n))
+	m = binary.AppendUvarint(m, uint64(field)<<kindBits|kindVarint)
+	return binary.AppendUvarint(m, uint64(n))
 }
 
 // bytes adds a field, also if it is empty.
-func (m message) bytes(field protowire.Number, b []byte) message {
-	m = protowire.AppendTag(m, field, protowire.BytesType)
-	return protowire.AppendBytes(m, b)
+func (m message) bytes(field fieldNumber, b []byte) message {
+	m = binary.AppendUvarint(m, uint64(field)<<kindBits|kindBytes)
+	m = binary.AppendUvarint(m, uint64(len(b)))
+	return append(m, b...)
 }
 
-func (m message) text(field protowire.Number, s string) message { return m.bytes(field, []byte(s)) }
+func (m message) text(field fieldNumber, s string) message { return m.bytes(field, []byte(s)) }
 
-// read calls set with each field of a message: a number or bytes.
-func read(b []byte, set func(field protowire.Number, n int64, b []byte) error) error {
+// fieldNumber is the number of a field in its message.
+type fieldNumber uint32
+
+// A field begins with its number and its kind (https://protobuf.dev/programming-guides/encoding/). The library
+// for that, protowire, opens the executable at each start of the program.
+const (
+	kindBits = 3
+
+	kindVarint  = 0
+	kind8Bytes  = 1
+	kindBytes   = 2
+	kind4Bytes  = 5
+	mostFields  = 1<<29 - 1
+	kindsOfBits = 1<<kindBits - 1
+)
+
+// read calls set with each field of a message: a number or bytes. It skips fields of other kinds.
+func read(b []byte, set func(field fieldNumber, n int64, b []byte) error) error {
 	for len(b) > 0 {
-		field, kind, size := protowire.ConsumeTag(b)
-		if size < 0 {
+		head, size := binary.Uvarint(b)
+		if number := head >> kindBits; size <= 0 || number == 0 || number > mostFields {
 			return network.Damaged("a field without a number")
 		}
 		b = b[size:]
-		var n uint64
-		var part []byte
-		switch kind {
-		case protowire.VarintType:
-			n, size = protowire.ConsumeVarint(b)
-		case protowire.BytesType:
-			part, size = protowire.ConsumeBytes(b)
-		default:
-			size = protowire.ConsumeFieldValue(field, kind, b)
-		}
+		n, part, size := readField(head&kindsOfBits, b)
 		if size < 0 {
 			return network.Damaged("a field with less than it announces")
 		}
 		b = b[size:]
-		if err := set(field, int64(n), part); err != nil {
+		if err := set(fieldNumber(head>>kindBits), int64(n), part); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// readField reads the value of a field. size is the number of bytes that it takes, or -1 if it is damaged.
+func readField(kind uint64, b []byte) (n uint64, part []byte, size int) {
+	switch kind {
+	case kindVarint:
+		n, size = binary.Uvarint(b)
+		if size <= 0 {
+			return 0, nil, -1
+		}
+		return n, nil, size
+	case kindBytes:
+		length, size := binary.Uvarint(b)
+		if size <= 0 || length > uint64(len(b)-size) {
+			return 0, nil, -1
+		}
+		end := size + int(length)
+		return 0, b[size:end], end
+	case kind8Bytes:
+		size = 8
+	case kind4Bytes:
+		size = 4
+	default:
+		return 0, nil, -1
+	}
+	if size > len(b) {
+		return 0, nil, -1
+	}
+	return 0, nil, size
 }
 
 // header is what each answer begins with.
@@ -66,7 +103,7 @@ type header struct {
 }
 
 func (h *header) read(b []byte) error {
-	return read(b, func(field protowire.Number, n int64, _ []byte) error {
+	return read(b, func(field fieldNumber, n int64, _ []byte) error {
 		switch field {
 		case 1:
 			h.cluster = uint64(n)
@@ -87,7 +124,7 @@ type pair struct {
 }
 
 func (p *pair) read(b []byte) error {
-	return read(b, func(field protowire.Number, n int64, b []byte) error {
+	return read(b, func(field fieldNumber, n int64, b []byte) error {
 		switch field {
 		case 1:
 			p.key = string(b)
@@ -144,7 +181,7 @@ type found struct {
 }
 
 func (f *found) read(b []byte) error {
-	return read(b, func(field protowire.Number, n int64, b []byte) error {
+	return read(b, func(field fieldNumber, n int64, b []byte) error {
 		switch field {
 		case 2:
 			var p pair
@@ -238,7 +275,7 @@ type outcome struct {
 }
 
 func (o *outcome) read(b []byte) error {
-	return read(b, func(field protowire.Number, n int64, b []byte) error {
+	return read(b, func(field fieldNumber, n int64, b []byte) error {
 		switch field {
 		case 1:
 			return o.header.read(b)
@@ -251,7 +288,7 @@ func (o *outcome) read(b []byte) error {
 	})
 }
 
-func (o *outcome) readAnswer(field protowire.Number, _ int64, b []byte) error {
+func (o *outcome) readAnswer(field fieldNumber, _ int64, b []byte) error {
 	switch field {
 	case 1:
 		var f found
@@ -260,7 +297,7 @@ func (o *outcome) readAnswer(field protowire.Number, _ int64, b []byte) error {
 		}
 		o.answers = append(o.answers, f)
 	case 3:
-		return read(b, func(field protowire.Number, n int64, _ []byte) error {
+		return read(b, func(field fieldNumber, n int64, _ []byte) error {
 			if field == 2 {
 				o.deleted += n
 			}
@@ -278,7 +315,7 @@ type leaseAnswer struct {
 }
 
 func (a *leaseAnswer) read(b []byte) error {
-	return read(b, func(field protowire.Number, n int64, b []byte) error {
+	return read(b, func(field fieldNumber, n int64, b []byte) error {
 		switch field {
 		case 1:
 			return a.header.read(b)
@@ -317,7 +354,7 @@ type news struct {
 }
 
 func (w *news) read(b []byte) error {
-	return read(b, func(field protowire.Number, n int64, b []byte) error {
+	return read(b, func(field fieldNumber, n int64, b []byte) error {
 		switch field {
 		case 1:
 			return w.header.read(b)
@@ -339,7 +376,7 @@ func (w *news) read(b []byte) error {
 }
 
 func (e *event) read(b []byte) error {
-	return read(b, func(field protowire.Number, n int64, b []byte) error {
+	return read(b, func(field fieldNumber, n int64, b []byte) error {
 		switch field {
 		case 1:
 			e.deleted = n != 0
