@@ -137,6 +137,14 @@ func (c *acquireCommand) forProcess(
 	return nil
 }
 
+// heldSlot is what a holder process tells of its slot. The slots are a text, which is short also for thousands.
+type heldSlot struct {
+	ID      string
+	Slots   string // locks.FormatSlots
+	Fence   int64
+	Expires *int64 // in ms; nil on stores without leases
+}
+
 // takenSlot is what a script learns of its slot.
 type takenSlot struct {
 	ID      string `json:"id"`
@@ -146,8 +154,8 @@ type takenSlot struct {
 	Expires *int64 `json:"expires_in_ms,omitempty"` // only on stores with leases
 }
 
-func slotOf(g locks.Grant, term locks.Term) takenSlot {
-	slot := takenSlot{ID: g.Ref.String(), Slots: append([]int{}, g.Slots...), Fence: g.Fence}
+func slotOf(g locks.Grant, term locks.Term) heldSlot {
+	slot := heldSlot{ID: g.Ref.String(), Slots: locks.FormatSlots(g.Slots), Fence: g.Fence}
 	if term.Ends() {
 		left := max(term.End().Sub(locks.BootTime()), 0)
 		slot.Expires = new(left.Milliseconds())
@@ -157,11 +165,16 @@ func slotOf(g locks.Grant, term locks.Term) takenSlot {
 
 // print prints the ID alone, or with --json the slot, to a copy of standard output: os.Stdout would end
 // the process if nobody reads (SIGPIPE), and the slot would be left to its lease.
-func (c *acquireCommand) print(slot takenSlot, name string) error {
+func (c *acquireCommand) print(slot heldSlot, name string) error {
 	text := slot.ID + "\n"
 	if c.JSON.on() {
-		slot.Name = name
-		text = term.JSONText(slot, "  ")
+		slots, err := locks.ParseSlots(slot.Slots, locks.MaxUnits)
+		if err != nil {
+			return err
+		}
+		text = term.JSONText(takenSlot{
+			ID: slot.ID, Name: name, Slots: append([]int{}, slots...), Fence: slot.Fence, Expires: slot.Expires,
+		}, "  ")
 	}
 	if err := checkOutput(); err != nil {
 		return err

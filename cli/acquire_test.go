@@ -28,7 +28,7 @@ func TestResultFindsRoom(t *testing.T) {
 	for range 10_000 {
 		h.report(&runner.Waiting{Name: "backup", Holders: holders}, false)
 	}
-	h.send(holderMessage{Result: &result{Slot: &takenSlot{ID: "an ID"}}})
+	h.send(holderMessage{Result: &result{Slot: &heldSlot{ID: "an ID"}}})
 	testkit.Must(t, unix.Close(pair[1]))
 	relay, err := signals.NewRelay(false)
 	testkit.Must(t, err)
@@ -57,7 +57,7 @@ func TestPrintIDWaitsForItsReader(t *testing.T) {
 			_, err = unix.Read(pipe[0], room)
 		}
 	})
-	err = (&acquireCommand{}).print(takenSlot{ID: "an ID"}, "")
+	err = (&acquireCommand{}).print(heldSlot{ID: "an ID"}, "")
 	testkit.Must(t, unix.Dup3(stdout, unix.Stdout, 0))
 	unix.Close(stdout)
 	if err != nil {

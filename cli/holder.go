@@ -70,8 +70,8 @@ const namedHolders = 3
 
 // result is the outcome of the attempt to take a slot.
 type result struct {
-	Slot   *takenSlot // nil if there is no slot
-	Code   int        // the exit code without -E
+	Slot   *heldSlot // nil if there is no slot
+	Code   int       // the exit code without -E
 	Kind   runner.Kind
 	Signal syscall.Signal // the signal that ended the waiting
 	Text   string         // the error
@@ -220,7 +220,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 
 // awaitHolder prints what the holder reports. It returns the slot. If there is no slot, it returns the
 // outcome and how golock ends.
-func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (slot *takenSlot, o runner.Outcome, end Exit) {
+func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (slot *heldSlot, o runner.Outcome, end Exit) {
 	defer out.Report(nil, false)
 	relay.Watch(int(socket.Fd()))
 	from := bufio.NewReaderSize(socket, 2*maxUnread)

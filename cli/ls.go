@@ -63,6 +63,7 @@ func (c *lsCommand) run(out *term.Printer) error {
 	if v.Err() != nil {
 		return v.Err()
 	}
+	out.Quiet = c.Quiet.on()
 	warn(out, v)
 	if c.AllUsers.on() {
 		for _, store := range open.Locals() {

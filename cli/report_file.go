@@ -86,10 +86,22 @@ func outcomeText(o *runner.Outcome) string {
 	return string(o.Kind)
 }
 
-// reportHolders describes whom a run waited for.
-func reportHolders(entries []locks.Entry) (all []report.Holder) {
-	for _, row := range term.Rows(entries[:min(len(entries), maxReportHolders)]) {
-		all = append(all, report.Holder{ID: row.ID, Host: row.Host, PID: row.PID, User: row.User, Command: row.Command, Note: row.Note})
+// reportHolders describes whom a run waited for. user is the name of this user. Names of other users of this machine
+// are not looked up: a directory service may take seconds.
+func reportHolders(entries []locks.Entry, user string) (all []report.Holder) {
+	for _, e := range entries[:min(len(entries), maxReportHolders)] {
+		h := report.Holder{Host: e.Host, PID: e.PID, User: e.User, Command: append([]string{}, e.Command...), Note: e.Note}
+		if e.Ref != (locks.Ref{}) { // entries of a plain lock have no ID
+			h.ID = e.Ref.String()
+		}
+		switch {
+		case h.User != "" || e.UID < 0:
+		case e.UID == os.Geteuid():
+			h.User = user
+		default:
+			h.User = strconv.Itoa(e.UID)
+		}
+		all = append(all, h)
 	}
 	return all
 }
@@ -102,10 +114,11 @@ func appendReport(fd int, run *runner.Run, o runner.Outcome, code int) error {
 		Name: run.Request.Name, Store: run.Store.URL(), ID: cmp.Or(o.Grant.Ref, run.Request.Ref).String(),
 		Since: o.Began, Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
 		ExitCode: code, Outcome: outcomeText(&o), Slots: append([]int{}, o.Grant.Slots...), Fence: o.Grant.Fence,
-		Unlocked: o.Unlocked, PID: os.Getpid(), Command: run.Argv, Note: run.Request.Note, WaitedFor: reportHolders(o.WaitedFor),
+		Unlocked: o.Unlocked, PID: os.Getpid(), Command: run.Argv, Note: run.Request.Note,
 	}
 	line.Host, _ = os.Hostname()
 	line.User = cmp.Or(run.User, strconv.Itoa(os.Geteuid()))
+	line.WaitedFor = reportHolders(o.WaitedFor, line.User)
 	switch {
 	case o.Kind == runner.Interrupted:
 		line.Signal = signals.Name(o.Signal)

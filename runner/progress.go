@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"golock/locks"
@@ -143,6 +144,8 @@ func (w *waiter) look() {
 		entries, err := w.Store.Entries(ctx, w.Request.Name)
 		for _, e := range entries {
 			switch {
+			case e.State == locks.Holding && (e.Ref.ID == id || e.Ref.ID == locks.ID{} && e.PID == os.Getpid()):
+				// The slot was granted to this run just now.
 			case e.State == locks.Holding:
 				l.holders = append(l.holders, e)
 			case e.Ref.ID == id:

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -65,8 +66,11 @@ func (l heldByGolock) becomeReleaser(relay *signals.Relay) error {
 	if len(text) > pipeSize {
 		return errors.New("the URL of the store is too long")
 	}
-	_, err = unix.Write(pipe[1], text)
+	n, err := unix.Write(pipe[1], text)
 	unix.Close(pipe[1])
+	if err == nil && n < len(text) { // beyond the user's limit of pipe pages a pipe has one page
+		err = io.ErrShortWrite
+	}
 	if err != nil {
 		return os.NewSyscallError("write", err)
 	}

@@ -45,7 +45,10 @@ func (m *Metrics) Add(line *Line) {
 	code := float64(line.ExitCode)
 	lock := fmt.Sprintf(`name="%s",store="%s"`, EscapeLabel(line.Name), EscapeLabel(line.Store))
 	m.values[series{"golock_runs_total", fmt.Sprintf(`%s,outcome="%s"`, lock, EscapeLabel(line.Outcome))}]++
-	m.values[series{"golock_failures_total", lock}] += min(code, 1)
+	m.values[series{"golock_failures_total", lock}] += 0 // the series is there from the first run on
+	if code != 0 {
+		m.values[series{"golock_failures_total", lock}]++
+	}
 	m.values[series{"golock_waited_seconds_total", lock}] += line.Waited
 	m.values[series{"golock_ran_seconds_total", lock}] += line.Ran
 	if m.streaks[lock] == nil {

@@ -39,7 +39,9 @@ func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded co
 		p.count()
 	}
 	return p, bounded, func() {
-		p.answered()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.stop()
 		cancel()
 	}
 }
@@ -102,12 +104,15 @@ func (p *patience) refused() {
 	}
 }
 
-// answered notes that the store is there. The time of the attempt that is under way does not count.
+// answered notes that the store is there. After a refusal the time goes on: a server may let each attempt in and
+// refuse it later.
 func (p *patience) answered() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stop()
+	if !p.hasRefused || p.refusals == 0 {
+		p.stop()
+	}
 }

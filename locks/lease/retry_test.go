@@ -169,3 +169,26 @@ func TestSlowAnswer(t *testing.T) {
 		})
 	}
 }
+
+// A server that lets each attempt in and refuses it later is refused no longer than one that refuses at once.
+func TestRefusedAfterLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const refusals = 10 * time.Second
+		limit, ctx, stop := newPatience(context.Background(), &locks.Request{Reach: 2 * time.Second, Refusals: refusals})
+		defer stop()
+		limit.connected()
+		limit.answered()
+		time.Sleep(2 * time.Second)
+		began := time.Now()
+		for ctx.Err() == nil && time.Since(began) < time.Minute {
+			limit.refused()
+			time.Sleep(50 * time.Millisecond)
+			limit.connected()
+			limit.answered()
+			time.Sleep(2 * time.Second)
+		}
+		if took := time.Since(began); took < refusals || took > refusals+3*time.Second {
+			t.Errorf("it was asked for %v", took)
+		}
+	})
+}

@@ -19,14 +19,14 @@ type Owner struct {
 	Note    string   `json:"note,omitempty"` // locks.Request.Note
 }
 
-// maxCommand is the number of bytes of a command that are kept.
+// maxCommand is the number of bytes of a note and a command together that are kept.
 const maxCommand = 1024
 
 // This returns the owner of a request of this process.
 func This(r locks.Request) Owner {
 	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Keeper.HasCommand(), Note: r.Note}
 	o.Host, _ = os.Hostname()
-	room := maxCommand
+	room := max(maxCommand-len(r.Note), 0) // thousands of entries must fit into one answer of a store
 	for _, word := range r.Command {
 		if len(word) >= room {
 			o.Command = append(o.Command, word[:room]+"…")

@@ -214,6 +214,9 @@ func (c *session) turnedAway(ctx context.Context, q *question) (*step, error) {
 	s := c.store
 	statements, shapes := s.viewText(q, queue.ShownPlaces)
 	answers, err := c.ask(ctx, s.dialect.Begin+";"+strings.Join(statements, ";")+";ROLLBACK", shapes...)
+	if s.canBeBrief(err) {
+		return nil, nil // what is wrong shows in the step
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -20,12 +20,13 @@ const (
 // what the one before it has begun.
 var oneMore sync.Mutex
 
-// awaitIdle returns when the processors are idle enough, or when the run is interrupted.
-func awaitIdle(ctx context.Context) {
+// awaitIdle returns when the processors are idle enough, when there is no more to do, or when the run is
+// interrupted.
+func awaitIdle(ctx context.Context, isMore func() bool) {
 	oneMore.Lock()
 	defer oneMore.Unlock()
 	idle, all := processorTimes()
-	for {
+	for isMore() {
 		select {
 		case <-ctx.Done():
 			return

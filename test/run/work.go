@@ -105,10 +105,19 @@ func perform(ctx context.Context, todo []work, converter string, env []string, r
 	var workers sync.WaitGroup
 	var mu sync.Mutex
 	running := map[string]bool{}
-	next := func(last string) (w work, found bool) {
+	finish := func(path string) {
 		mu.Lock()
 		defer mu.Unlock()
-		delete(running, last)
+		delete(running, path)
+	}
+	isMore := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(todo) > 0
+	}
+	next := func() (w work, found bool) {
+		mu.Lock()
+		defer mu.Unlock()
 		i := slices.IndexFunc(todo, func(w work) bool { return mayJoin(running, w.path) })
 		if i < 0 || ctx.Err() != nil {
 			return w, false
@@ -120,17 +129,19 @@ func perform(ctx context.Context, todo []work, converter string, env []string, r
 	}
 	for i := range most {
 		workers.Go(func() {
-			last := ""
 			for {
 				if i >= atATime {
-					awaitIdle(ctx)
+					awaitIdle(ctx, isMore)
 				}
-				w, found := next(last)
-				if !found {
+				w, found := next()
+				if !found && (i < atATime || !isMore() || ctx.Err() != nil) {
 					return
 				}
+				if !found {
+					continue // what is left must wait for what runs beside it
+				}
 				r.add(w.pass.name+" "+w.path, w.run(ctx, converter, env, r))
-				last = w.path
+				finish(w.path)
 			}
 		})
 	}
