@@ -131,7 +131,7 @@ func commandEnvironment(run *runner.Run, out *term.Printer) []string {
 	}
 	pid := strconv.Itoa(os.Getpid())
 	if os.Getenv("LISTEN_PID") == pid { // sd_listen_fds(3): the PID of the command is not known before its start
-		out.Warn("the service manager has passed sockets to this process, and the command will not take them for its own: use --exec")
+		out.Warn("sockets of the service manager are for this process, not for the command: use --exec")
 	}
 	return slices.DeleteFunc(env, func(variable string) bool { return variable == "WATCHDOG_PID="+pid })
 }

@@ -96,7 +96,8 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
 	return lease.Located(s.URL(), lease.Retry(ctx, s.URL(), func() error {
-		ctx, cancel := context.WithTimeout(ctx, lease.LongestAttempt)
+		// An answer of the largest size may take seconds. A server that says nothing is asked twice.
+		ctx, cancel := context.WithTimeout(ctx, lease.ListLimit/2)
 		defer cancel()
 		err := c.guard(func() error { return do(ctx) })
 		if s.verdict(err) == NoTable {

@@ -31,6 +31,7 @@ each env GOLOCK_TTL=5s $run --store $local --name a -- true
 each $run --store $local --name busy -- env -u GOLOCK_HELD $run --store $local --name busy -n -E 0 -- true
 each $run --store $local --name queue -- sh -c 'env -u GOLOCK_HELD $run --store $local --name queue --report reports -- true &
 	until grep -q "still waiting\",\"name\":\"queue" log; do sleep 0.5; done; kill $!; wait $!'
+each sh -c 'export LISTEN_PID=$$; exec $run --store $local --name sockets -- true'
 each $run --store $local --name limit --time-limit 0.1 -k 0.1 -- sh -c 'trap "" TERM; while :; do sleep 1; done'
 each $run --store $mkdir --name killed -- sh -c 'kill -KILL $PPID; sleep 60'
 each $run --store $local --name evicted -- setsid --wait golock break -v --store $local evicted

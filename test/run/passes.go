@@ -35,7 +35,7 @@ var (
 
 // Tests that try everything, one after the other, or have ten thousand of something: the race detector
 // would find nothing, slowly.
-const exhaustive = "^TestEvery(Schedule|PathOfALease)$|^TestLongCommands$"
+const exhaustive = "^TestEvery(Schedule|PathOfALease)$|^TestLongCommands$|^TestRowsFullOfText$"
 
 // The conformance suite has two parts. In the histories, goroutines of the test share the engine's
 // state: the race detector watches them. All else is asked of processes, which are the test binary
