@@ -11,7 +11,7 @@ import (
 )
 
 // nearPlaces are the first places of a queue: whoever is there watches the whole lock, and decides by
-// what it has seen. One that is further back watches the waiter so many places before it.
+// what it has seen. One that is further back watches as many waiters directly before it.
 const nearPlaces = 2
 
 // passOver is how long a waiter at the front may leave a slot that it could have. Then it counts as

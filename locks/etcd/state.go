@@ -192,12 +192,15 @@ func (s *state) view(id, name, absent string) queue.View {
 	return v
 }
 
-// place is the place of a waiter, and the key of the one two places before it; 0: it does not wait.
-func (s *state) place(id string) (place int, before string) {
+// place is the place of a waiter, 0 if it does not wait, and the keys of those directly before it if it
+// is further back.
+func (s *state) place(id string) (place int, before [nearPlaces]string) {
 	all := s.order()
 	at := slices.IndexFunc(all, func(e queue.Entry) bool { return e.ID == id })
 	if at >= nearPlaces {
-		before = s.keyOf(all[at-nearPlaces].ID)
+		for i := range before {
+			before[i] = s.keyOf(all[at-nearPlaces+i].ID)
+		}
 	}
 	return at + 1, before
 }

@@ -7,8 +7,8 @@
 // fences are revisions. Nobody is offered a slot: a release removes keys, and the waiter in front,
 // which watches the lock, takes the slot.
 //
-// The first two waiters watch the lock. Others watch the waiter two places before them, so that a
-// hand-off wakes three of them, however many wait.
+// The first two waiters watch the lock. Others watch the two waiters directly before them, so that a
+// hand-off wakes three of them, however many wait, also if the first one does not take its turn.
 package etcd
 
 import (
