@@ -31,7 +31,7 @@ func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 		return e.enter(ctx, l)
 	}
 	if e.store.clock().Sub(e.asked) >= prolongAfter(e.ttl) {
-		ok, err := e.prolong(ctx, l)
+		ok, err := e.prolongWaiter(ctx, l)
 		if err != nil {
 			return a, err
 		}
@@ -52,6 +52,34 @@ func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 		s = e.readState(e.ref.Key, &o)
 	}
 	return e.settle(ctx, l, s)
+}
+
+// prolongWaiter prolongs a waiter's lease. That proves nothing about its watch: a member that was cut
+// off may be told of nothing. So what it watches is read too, from a majority: near the front all of the
+// lock, and further back whether the keys are still there.
+func (e *entry) prolongWaiter(ctx context.Context, l *link) (ok bool, err error) {
+	if !e.isStill(l) {
+		e.forget()
+		return e.prolong(ctx, l)
+	}
+	var questions []question
+	for _, key := range append(e.watch.target[:], e.key) {
+		questions = append(questions, question{span: span{from: key}, keysOnly: true})
+	}
+	var o outcome
+	err = inParallel(func() (err error) {
+		ok, err = e.prolong(ctx, l)
+		return err
+	}, func() (err error) {
+		o, err = l.ask(ctx, questions...)
+		return err
+	})
+	for _, answer := range o.answers {
+		if len(answer.pairs) == 0 {
+			e.forget()
+		}
+	}
+	return ok, err
 }
 
 // noteAgeOfWaiter is noteAge of a waiter.

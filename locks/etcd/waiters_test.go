@@ -8,6 +8,7 @@ import (
 
 	"golock/locks/etcd/etcdtest"
 	. "golock/locks/locktest"
+	"golock/locks/locktest/server"
 	"golock/test/testkit"
 )
 
@@ -24,4 +25,23 @@ func TestPassedOver(t *testing.T) {
 	Release(t, second.ExpectGrant())
 	Release(t, third.ExpectGrant())
 	Release(t, fourth.ExpectGrant())
+}
+
+// Waiters whose watches tell them nothing find out when they prolong their leases.
+func TestDeafWatches(t *testing.T) {
+	t.Parallel()
+	_, direct, proxy, s := startProxy(t)
+	proxy.Judge(func(request string) server.Verdict {
+		if request == "watch" {
+			return server.Hang
+		}
+		return server.Pass
+	})
+	holder := AcquireAtOnce(t, direct, "n")
+	short := TTL(3 * time.Second)
+	first, second, third := Enqueue(t, s, "n", short), Enqueue(t, s, "n", short), Enqueue(t, s, "n", short)
+	Release(t, holder)
+	Release(t, first.ExpectGrant())
+	Release(t, second.ExpectGrant())
+	Release(t, third.ExpectGrant())
 }
