@@ -162,7 +162,10 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 	if e.record.Since == 0 {
 		e.record.Since = now
 	}
-	waiting := put(e.waiter(&e.want), e.record.text(now), e.ownLease)
+	waiting := nested(transaction{ // unless an attempt that took a slot has come late
+		conditions: []condition{isAbsent(e.holder(e.id))},
+		then:       []operation{put(e.waiter(&e.want), e.record.text(now), e.ownLease)},
+	})
 	t := transaction{other: reads}
 	takes := d.Verdict == queue.Granted
 	switch {

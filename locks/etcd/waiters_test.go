@@ -3,6 +3,12 @@
 package etcd_test
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,4 +50,37 @@ func TestDeafWatches(t *testing.T) {
 	Release(t, first.ExpectGrant())
 	Release(t, second.ExpectGrant())
 	Release(t, third.ExpectGrant())
+}
+
+// An attempt that took a slot comes late, within the next one: the holder does not queue besides.
+func TestLateTake(t *testing.T) {
+	t.Parallel()
+	etcd, direct, proxy, s := startProxy(t)
+	r := NewRequest(t, "n", TTL(4*time.Second))
+	id := r.Ref.ID.String()
+	number, err := strconv.ParseUint(id[:16], 16, 64)
+	testkit.Must(t, err)
+	ownLease := fmt.Sprintf("--lease=%x", number&(1<<62-1))
+	var once sync.Once
+	proxy.Judge(func(request string) server.Verdict {
+		if request == "join" {
+			once.Do(func() {
+				all := proxy.Requests()
+				_, text, _ := strings.Cut(string(all[len(all)-1].Raw), `{"name":`)
+				var record json.RawMessage
+				err := json.NewDecoder(strings.NewReader(`{"name":` + text)).Decode(&record)
+				_, failed := etcd.TryControl("put", ownLease, "golock/"+r.Ref.Key.String()+"/h/"+id, string(record))
+				if err := errors.Join(err, failed); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return server.Pass
+	})
+	ticket, err := s.Join(background, r)
+	testkit.Must(t, err)
+	l, err := ticket.Wait(background)
+	testkit.Must(t, err)
+	ExpectEntries(t, direct, "n", Counts{Holding: 1})
+	Release(t, l)
 }
