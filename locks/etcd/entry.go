@@ -296,6 +296,7 @@ func (e *entry) evict(ctx context.Context, l *link) (a lease.Answer, err error) 
 		o, err = l.commit(ctx, t)
 		switch {
 		case isStatus(err, noLease), isStatus(err, noKey): // it has just gone
+			lease.Pause(ctx, 50*time.Millisecond)
 		case err != nil || o.succeeded:
 			return a, err
 		}
@@ -331,7 +332,7 @@ func (s *state) eviction(id, by string) (t transaction, v queue.Verdict, done bo
 	case waiter != "":
 		t.conditions = []condition{isThere(waiter)}
 		t.then = []operation{remove(span{from: waiter}), put(s.tomb(id), by, own)}
-	case flawed != nil && flawed.isHolder && flawed.pair.lease != 0:
+	case flawed != nil && flawed.isHolder && flawed.ends:
 		// Nobody else gets a slot until its owner has stopped, or its lease is over.
 		t.conditions = []condition{isThere(flawed.pair.key)}
 		t.then = []operation{replace(flawed.pair.key, repaired(by))}

@@ -96,8 +96,10 @@ func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123
 
 // leasesOf are the numbers of an entry's leases in etcd. They are made from its ID: a repeated
 // request cannot make two, and who knows the ID knows them.
-func leasesOf(id locks.ID) (own, hold int64) {
-	text := hex.EncodeToString(id[:])
+func leasesOf(id locks.ID) (own, hold int64) { return leasesOfText(hex.EncodeToString(id[:])) }
+
+// leasesOfText is leasesOf an ID that is written out (isID).
+func leasesOfText(text string) (own, hold int64) {
 	number := func(digits string) int64 {
 		n, _ := strconv.ParseUint(digits, 16, 64)
 		return max(int64(n&(1<<62-1)), 1)

@@ -32,6 +32,7 @@ type flaw struct {
 	locks.InvalidEntry
 	pair     pair
 	isHolder bool
+	ends     bool // with a lease of the entry's own
 }
 
 // questions are what reads the state that a waiter needs. One that replaces others tells who they are.
@@ -61,13 +62,16 @@ func (s *state) put(p *pair) {
 	if !ok {
 		return
 	}
-	delete(s.flaws, p.key)
+	s.remove(p.key)
 	switch part := rest[:min(2, len(rest))]; part {
 	case holderPart:
 		id, isHold := strings.CutSuffix(rest[2:], holdSuffix)
 		s.putHolder(id, isHold, p)
 	case waiterPart:
 		e, err := s.parseWaiter(p)
+		if err == nil {
+			err = p.checkLease(e.ID, false)
+		}
 		if err != nil {
 			s.noteFlaw(p, e.ID, err)
 			return
@@ -88,8 +92,11 @@ func (s *state) putHolder(id string, isHold bool, p *pair) {
 	if err == nil {
 		_, err = r.entry(id, p.created)
 	}
-	if !isID(id) {
+	switch {
+	case !isID(id):
 		id, err = "", fmt.Errorf("key %q", locks.Printable(p.key[len(s.lock):], 80))
+	case err == nil:
+		err = p.checkLease(id, isHold)
 	}
 	switch {
 	case err != nil:
@@ -101,9 +108,20 @@ func (s *state) putHolder(id string, isHold bool, p *pair) {
 	}
 }
 
+// checkLease checks that a key ends with the lease that golock binds it to. One on another lease, or on
+// none, may stay for ever, and nobody gives it back.
+func (p *pair) checkLease(id string, isHold bool) error {
+	own, hold := leasesOfText(id)
+	if p.lease == hold && isHold || p.lease == own && !isHold {
+		return nil
+	}
+	return fmt.Errorf("a key on lease %x", p.lease)
+}
+
 // noteFlaw notes a key that golock cannot have written.
 func (s *state) noteFlaw(p *pair, id string, err error) {
 	f := flaw{pair: *p, isHolder: strings.HasPrefix(p.key, s.lock+holderPart)}
+	f.ends = isID(id) && (p.checkLease(id, false) == nil || p.checkLease(id, true) == nil)
 	f.InvalidEntry = locks.InvalidEntry{ID: cmp.Or(id, p.key), TTL: lease.DefaultTTL, Err: err}
 	f.Ref, _ = locks.ParseRef(s.key.String() + "-" + id)
 	s.flaws[p.key] = f
