@@ -110,6 +110,8 @@ func (s *Store) judgeStatus(err *status) error {
 		return &lease.Refusal{Err: err, Hint: "a member has other data than the rest: etcdctl alarm list"}
 	case has("request is too large"):
 		return &lease.Refusal{Err: err, Hint: "too many entries were to be evicted in one step, or --max-request-bytes is small"}
+	case has("too many operations"):
+		return &lease.Refusal{Err: err, Hint: "too many entries were to be evicted in one step, or --max-txn-ops is small"}
 	case has("lease TTL"):
 		return &lease.Refusal{Err: err, Hint: "a shorter --ttl or --hold"}
 	case err.code == codeUnavailable, err.code == codeExhausted, has(noLease), has(noKey), has(compacted), isOldToken(err), has(oldToken):

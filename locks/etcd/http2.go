@@ -210,8 +210,13 @@ func (s *stream) writeData(frames, message []byte, last bool) error {
 	}
 }
 
-// room takes up to n bytes of the windows. With wait it waits until there are some.
+// room takes up to n bytes of the windows. With wait it waits until there are some; others may write
+// meanwhile, as the goroutine that reads does, which hears of the room. c.writing is locked.
 func (s *stream) room(n int, wait bool) (int, error) {
+	if wait {
+		s.writing.Unlock()
+		defer s.writing.Lock()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if wait && min(s.conn.window, s.window) <= 0 {
