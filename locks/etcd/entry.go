@@ -35,6 +35,7 @@ type entry struct {
 	want    queue.Entry // what it asks for
 	record  record
 	asked   locks.Instant // from when its lease counts; 0: it has none
+	leased  bool          // it may have leases: one was asked for
 	ttl     time.Duration
 	created int64  // the revision in which its key as a waiter was made; 0: it does not wait
 	key     string // of it
@@ -139,6 +140,7 @@ func (e *entry) answered() {
 // hasLease makes the entry's lease, or prolongs it.
 func (e *entry) hasLease(ctx context.Context, l *link) error {
 	sent := e.store.clock()
+	e.leased = true
 	a, err := l.grant(ctx, e.ownLease, e.request.TTL)
 	if err != nil {
 		return err
@@ -297,7 +299,10 @@ func (e *entry) evict(ctx context.Context, l *link) (a lease.Answer, err error) 
 		switch {
 		case isStatus(err, noLease), isStatus(err, noKey): // it has just gone
 			lease.Pause(ctx, 50*time.Millisecond)
-		case err != nil || o.succeeded:
+		case err == nil && o.succeeded:
+			l.revokeSoon(e.holdLease) // it has no key any more
+			return a, nil
+		case err != nil:
 			return a, err
 		}
 	}

@@ -118,9 +118,13 @@ func (e *entry) refused(ctx context.Context, l *link, s *state, d *queue.Decisio
 // lease ends by itself.
 func (e *entry) revokeLater(l *link) {
 	e.stopWatch()
-	if e.asked != 0 {
-		e.asked = 0
-		_, _ = l.begin("Lease/LeaseRevoke", message(nil).number(1, e.ownLease), true)
+	if !e.leased {
+		return
+	}
+	e.asked, e.leased = 0, false
+	l.revokeSoon(e.ownLease)
+	if e.request.Hold > 0 {
+		l.revokeSoon(e.holdLease)
 	}
 }
 
