@@ -66,6 +66,10 @@ func (s *Store) judge(err error) error {
 	if reply, ok := errors.AsType[*status](err); ok {
 		return s.judgeStatus(reply)
 	}
+	if errors.Is(err, network.ErrTooLong) {
+		hint := "under the prefix " + s.client.target.prefix + " are large values that golock has not written: golock clean removes them"
+		return &lease.Refusal{Err: err, Hint: hint, Kind: lease.ForNewcomers}
+	}
 	if hint, bad := network.TLSHint(err); bad {
 		if !s.client.target.TLS || strings.Contains(hint, "does not speak TLS") {
 			hint = "the server does not speak TLS on this port: did you mean etcd:// in the place of etcds://?"

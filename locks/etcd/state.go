@@ -77,7 +77,7 @@ func (s *state) put(p *pair) {
 			return
 		}
 		s.waiters[p.key] = e
-		if p.value != "" {
+		if p.value != "" && len(p.value) <= maxRecord {
 			s.records[e.ID] = *p
 		}
 	case tombPart:
@@ -121,6 +121,7 @@ func (p *pair) checkLease(id string, isHold bool) error {
 // noteFlaw notes a key that golock cannot have written.
 func (s *state) noteFlaw(p *pair, id string, err error) {
 	f := flaw{pair: *p, isHolder: strings.HasPrefix(p.key, s.lock+holderPart)}
+	f.pair.value = "" // it may be large, and there may be many
 	f.ends = isID(id) && (p.checkLease(id, false) == nil || p.checkLease(id, true) == nil)
 	f.InvalidEntry = locks.InvalidEntry{ID: cmp.Or(id, p.key), TTL: lease.DefaultTTL, Err: err}
 	f.Ref, _ = locks.ParseRef(s.key.String() + "-" + id)
