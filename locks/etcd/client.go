@@ -231,7 +231,9 @@ func (l *link) revoke(ctx context.Context, id int64) (existed bool, err error) {
 }
 
 // revokeSoon is revoke, without a look at the answer.
-func (l *link) revokeSoon(id int64) { _, _ = l.begin("Lease/LeaseRevoke", message(nil).number(1, id), true) }
+func (l *link) revokeSoon(id int64) {
+	_, _ = l.begin("Lease/LeaseRevoke", message(nil).number(1, id), true)
+}
 
 // remaining asks how long a lease lasts.
 func (l *link) remaining(ctx context.Context, id int64) (a leaseAnswer, err error) {

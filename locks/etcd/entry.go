@@ -278,6 +278,11 @@ func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.An
 	}
 	a.Verdict = queue.Released
 	a.Existed, err = l.revoke(ctx, e.ownLease)
+	if err == nil && !a.Existed { // it is lost, unless this is another cluster
+		var o outcome
+		_, o, err = e.holderNow(ctx, l)
+		a.Epoch = epochOf(o.cluster)
+	}
 	return a, err
 }
 

@@ -264,7 +264,7 @@ func (s *stream) next() (message []byte, headers map[string]string, err error) {
 	s.taken += len(message) + messageHead
 	s.kept -= len(message) + messageHead
 	credit := 0
-	if s.taken > streamWindow/2 && !s.ended {
+	if s.taken > defaultWindow/2 && !s.ended {
 		credit, s.taken = s.taken, 0
 	}
 	s.mu.Unlock()

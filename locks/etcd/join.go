@@ -149,7 +149,7 @@ func (e *entry) isPlain() bool {
 // insert makes what a decision about a new entry says true, if nothing has changed since. A plain
 // request queues in any case. done: a is the answer. Otherwise next is the state to decide with.
 func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision, try int) (a lease.Answer, next *state, done bool, err error) {
-	if e.asked == 0 {
+	if e.asked == 0 || e.store.clock().Sub(e.asked) > maxGrantAge(e.ttl) {
 		if err := e.hasLease(ctx, l); err != nil {
 			return a, nil, false, err
 		}

@@ -42,6 +42,13 @@ func (k keys) holder(id string) string { return k.lock + holderPart + id }
 func (k keys) hold(id string) string   { return k.lock + holderPart + id + holdSuffix }
 func (k keys) tomb(id string) string   { return k.lock + tombPart + id }
 
+// isPart reports whether a key is under one of the parts of a lock.
+func (k keys) isPart(key string) bool {
+	rest, isOfLock := strings.CutPrefix(key, k.lock)
+	part := rest[:min(len(holderPart), len(rest))]
+	return isOfLock && (part == holderPart || part == waiterPart || part == tombPart)
+}
+
 // replaceLetters stand for what an entry replaces.
 const replaceLetters = "-wr"
 

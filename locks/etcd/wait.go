@@ -92,6 +92,7 @@ func (e *entry) follow(l *link, s *state, place int, before [nearPlaces]string) 
 	var err error
 	if w.stream, err = l.beginFramed("Watch/Watch", wanted, false); err != nil {
 		w.err = err
+		tell(e.wake)
 		return
 	}
 	go w.run(ctx, e)
@@ -146,6 +147,9 @@ func (w *watch) note(n *news, id string) (look bool) {
 	}
 	for i := range n.events {
 		one := &n.events[i]
+		if !s.isPart(one.key) { // nor is it read
+			continue
+		}
 		look = look || concerns(one.key) || !strings.HasPrefix(one.key, s.lock+waiterPart)
 		if one.deleted {
 			s.remove(one.key)
