@@ -32,18 +32,19 @@ type entry struct {
 	ownLease, holdLease int64
 
 	// What follows belongs to the step that has the semaphore.
-	want    queue.Entry // what it asks for
-	record  record
-	asked   locks.Instant // from when its lease counts; 0: it has none
-	leased  bool          // it may have leases: one was asked for
-	ttl     time.Duration
-	created int64  // the revision in which its key as a waiter was made; 0: it does not wait
-	key     string // of it
-	place   int
-	granted locks.Instant // when it knew that it holds
-	front   string        // who could have a slot and does not take it,
-	since   locks.Instant // and since when that was seen
-	watch   *watch
+	want       queue.Entry // what it asks for
+	record     record
+	asked      locks.Instant // from when its lease counts; 0: it has none
+	leased     bool          // there may be its lease: it was asked for
+	leasedHold bool          // likewise that of its hold
+	ttl        time.Duration
+	created    int64  // the revision in which its key as a waiter was made; 0: it does not wait
+	key        string // of it
+	place      int
+	granted    locks.Instant // when it knew that it holds
+	front      string        // who could have a slot and does not take it,
+	since      locks.Instant // and since when that was seen
+	watch      *watch
 }
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
@@ -278,7 +279,7 @@ func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.An
 	}
 	a.Verdict = queue.Released
 	a.Existed, err = l.revoke(ctx, e.ownLease)
-	if err == nil && !a.Existed { // it is lost, unless this is another cluster
+	if err == nil && !a.Existed && step == queue.Release { // it is lost, unless this is another cluster
 		var o outcome
 		_, o, err = e.holderNow(ctx, l)
 		a.Epoch = epochOf(o.cluster)

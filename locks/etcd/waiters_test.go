@@ -5,8 +5,6 @@ package etcd_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -58,9 +56,6 @@ func TestLateTake(t *testing.T) {
 	etcd, direct, proxy, s := startProxy(t)
 	r := NewRequest(t, "n", TTL(4*time.Second))
 	id := r.Ref.ID.String()
-	number, err := strconv.ParseUint(id[:16], 16, 64)
-	testkit.Must(t, err)
-	ownLease := fmt.Sprintf("--lease=%x", number&(1<<62-1))
 	var once sync.Once
 	proxy.Judge(func(request string) server.Verdict {
 		if request == "join" {
@@ -69,7 +64,7 @@ func TestLateTake(t *testing.T) {
 				_, text, _ := strings.Cut(string(all[len(all)-1].Raw), `{"name":`)
 				var record json.RawMessage
 				err := json.NewDecoder(strings.NewReader(`{"name":` + text)).Decode(&record)
-				_, failed := etcd.TryControl("put", ownLease, "golock/"+r.Ref.Key.String()+"/h/"+id, string(record))
+				_, failed := etcd.TryControl("put", "--lease="+leaseOf(r.Ref), "golock/"+r.Ref.Key.String()+"/h/"+id, string(record))
 				if err := errors.Join(err, failed); err != nil {
 					t.Error(err)
 				}
