@@ -228,6 +228,11 @@ func (l *link) revoke(ctx context.Context, id int64) (existed bool, err error) {
 	return true, err
 }
 
+// revokeSoon is revoke, without a look at the answer.
+func (l *link) revokeSoon(id int64) {
+	_, _ = l.begin("Lease/LeaseRevoke", message(nil).number(1, id), true)
+}
+
 // remaining asks how long a lease lasts.
 func (l *link) remaining(ctx context.Context, id int64) (a leaseAnswer, err error) {
 	err = l.call(ctx, "Lease/LeaseTimeToLive", message(nil).number(1, id), a.read)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/network"
 	"golock/locks/queue"
 )
 
@@ -39,6 +41,10 @@ func (s *Store) list(ctx context.Context, name string) (all []*state, err error)
 	byKey := map[string]*state{}
 	for more, count := true, 0; more && count <= 2*locks.MaxListed; {
 		o, err := once(ctx, s, func(ctx context.Context, l *link) (outcome, error) { return l.ask(ctx, q) })
+		if errors.Is(err, network.ErrTooLong) && q.limit > 1 {
+			q.limit = max(q.limit/8, 1)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -32,17 +32,19 @@ type entry struct {
 	ownLease, holdLease int64
 
 	// What follows belongs to the step that has the semaphore.
-	want    queue.Entry // what it asks for
-	record  record
-	asked   locks.Instant // from when its lease counts; 0: it has none
-	ttl     time.Duration
-	created int64  // the revision in which its key as a waiter was made; 0: it does not wait
-	key     string // of it
-	place   int
-	granted locks.Instant // when it knew that it holds
-	front   string        // who could have a slot and does not take it,
-	since   locks.Instant // and since when that was seen
-	watch   *watch
+	want       queue.Entry // what it asks for
+	record     record
+	asked      locks.Instant // from when its lease counts; 0: it has none
+	leased     bool          // there may be its lease: it was asked for
+	leasedHold bool          // likewise that of its hold
+	ttl        time.Duration
+	created    int64  // the revision in which its key as a waiter was made; 0: it does not wait
+	key        string // of it
+	place      int
+	granted    locks.Instant // when it knew that it holds
+	front      string        // who could have a slot and does not take it,
+	since      locks.Instant // and since when that was seen
+	watch      *watch
 }
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
@@ -139,6 +141,7 @@ func (e *entry) answered() {
 // hasLease makes the entry's lease, or prolongs it.
 func (e *entry) hasLease(ctx context.Context, l *link) error {
 	sent := e.store.clock()
+	e.leased = true
 	a, err := l.grant(ctx, e.ownLease, e.request.TTL)
 	if err != nil {
 		return err
@@ -276,6 +279,11 @@ func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.An
 	}
 	a.Verdict = queue.Released
 	a.Existed, err = l.revoke(ctx, e.ownLease)
+	if err == nil && !a.Existed && step == queue.Release { // it is lost, unless this is another cluster
+		var o outcome
+		_, o, err = e.holderNow(ctx, l)
+		a.Epoch = epochOf(o.cluster)
+	}
 	return a, err
 }
 
@@ -296,7 +304,11 @@ func (e *entry) evict(ctx context.Context, l *link) (a lease.Answer, err error) 
 		o, err = l.commit(ctx, t)
 		switch {
 		case isStatus(err, noLease), isStatus(err, noKey): // it has just gone
-		case err != nil || o.succeeded:
+			lease.Pause(ctx, 50*time.Millisecond)
+		case err == nil && o.succeeded:
+			l.revokeSoon(e.holdLease) // it has no key any more
+			return a, nil
+		case err != nil:
 			return a, err
 		}
 	}
@@ -331,7 +343,7 @@ func (s *state) eviction(id, by string) (t transaction, v queue.Verdict, done bo
 	case waiter != "":
 		t.conditions = []condition{isThere(waiter)}
 		t.then = []operation{remove(span{from: waiter}), put(s.tomb(id), by, own)}
-	case flawed != nil && flawed.isHolder && flawed.pair.lease != 0:
+	case flawed != nil && flawed.isHolder && flawed.ends:
 		// Nobody else gets a slot until its owner has stopped, or its lease is over.
 		t.conditions = []condition{isThere(flawed.pair.key)}
 		t.then = []operation{replace(flawed.pair.key, repaired(by))}

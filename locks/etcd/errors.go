@@ -66,6 +66,10 @@ func (s *Store) judge(err error) error {
 	if reply, ok := errors.AsType[*status](err); ok {
 		return s.judgeStatus(reply)
 	}
+	if errors.Is(err, network.ErrTooLong) {
+		hint := "under the prefix " + s.client.target.prefix + " are large values that golock has not written: golock clean removes them"
+		return &lease.Refusal{Err: err, Hint: hint, Kind: lease.ForNewcomers}
+	}
 	if hint, bad := network.TLSHint(err); bad {
 		if !s.client.target.TLS || strings.Contains(hint, "does not speak TLS") {
 			hint = "the server does not speak TLS on this port: did you mean etcd:// in the place of etcds://?"
@@ -110,6 +114,8 @@ func (s *Store) judgeStatus(err *status) error {
 		return &lease.Refusal{Err: err, Hint: "a member has other data than the rest: etcdctl alarm list"}
 	case has("request is too large"):
 		return &lease.Refusal{Err: err, Hint: "too many entries were to be evicted in one step, or --max-request-bytes is small"}
+	case has("too many operations"):
+		return &lease.Refusal{Err: err, Hint: "too many entries were to be evicted in one step, or --max-txn-ops is small"}
 	case has("lease TTL"):
 		return &lease.Refusal{Err: err, Hint: "a shorter --ttl or --hold"}
 	case err.code == codeUnavailable, err.code == codeExhausted, has(noLease), has(noKey), has(compacted), isOldToken(err), has(oldToken):

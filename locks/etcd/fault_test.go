@@ -105,6 +105,19 @@ func TestNoSpace(t *testing.T) {
 	locktest.AwaitEntries(t, s, "n", locktest.Counts{})
 }
 
+// A request that is longer than what the server takes at once does not stand still.
+func TestLongRequest(t *testing.T) {
+	t.Parallel()
+	s := open(t, etcdtest.StoreURL(t))
+	ctx, cancel := context.WithTimeout(background, 20*time.Second)
+	defer cancel()
+	ticket, err := s.Join(ctx, locktest.NewRequest(t, "n", locktest.Note(strings.Repeat("x", 40_000)))) // is sent twice
+	testkit.Must(t, err)
+	l, err := ticket.Wait(ctx)
+	testkit.Must(t, err)
+	locktest.Release(t, l)
+}
+
 // keeper renews a lease as a run does: each attempt has at most a second.
 type keeper struct {
 	lease locks.Lease

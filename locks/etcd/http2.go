@@ -210,8 +210,13 @@ func (s *stream) writeData(frames, message []byte, last bool) error {
 	}
 }
 
-// room takes up to n bytes of the windows. With wait it waits until there are some.
+// room takes up to n bytes of the windows. With wait it waits until there are some; others may write
+// meanwhile, as the goroutine that reads does, which hears of the room. c.writing is locked.
 func (s *stream) room(n int, wait bool) (int, error) {
+	if wait {
+		s.writing.Unlock()
+		defer s.writing.Lock()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if wait && min(s.conn.window, s.window) <= 0 {
@@ -259,7 +264,7 @@ func (s *stream) next() (message []byte, headers map[string]string, err error) {
 	s.taken += len(message) + messageHead
 	s.kept -= len(message) + messageHead
 	credit := 0
-	if s.taken > streamWindow/2 && !s.ended {
+	if s.taken > defaultWindow/2 && !s.ended {
 		credit, s.taken = s.taken, 0
 	}
 	s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // nearPlaces are the first places of a queue: whoever is there watches the whole lock, and decides by
-// what it has seen. One that is further back watches the waiter so many places before it.
+// what it has seen. One that is further back watches as many waiters directly before it.
 const nearPlaces = 2
 
 // passOver is how long a waiter at the front may leave a slot that it could have. Then it counts as
@@ -31,7 +31,7 @@ func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 		return e.enter(ctx, l)
 	}
 	if e.store.clock().Sub(e.asked) >= prolongAfter(e.ttl) {
-		ok, err := e.prolong(ctx, l)
+		ok, err := e.prolongWaiter(ctx, l)
 		if err != nil {
 			return a, err
 		}
@@ -52,6 +52,34 @@ func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 		s = e.readState(e.ref.Key, &o)
 	}
 	return e.settle(ctx, l, s)
+}
+
+// prolongWaiter prolongs a waiter's lease. That proves nothing about its watch: a member that was cut
+// off may be told of nothing. So what it watches is read too, from a majority: near the front all of the
+// lock, and further back whether the keys are still there.
+func (e *entry) prolongWaiter(ctx context.Context, l *link) (ok bool, err error) {
+	if !e.isStill(l) {
+		e.forget()
+		return e.prolong(ctx, l)
+	}
+	var questions []question
+	for _, key := range append(e.watch.target[:], e.key) {
+		questions = append(questions, question{span: span{from: key}, keysOnly: true})
+	}
+	var o outcome
+	err = inParallel(func() (err error) {
+		ok, err = e.prolong(ctx, l)
+		return err
+	}, func() (err error) {
+		o, err = l.ask(ctx, questions...)
+		return err
+	})
+	for _, answer := range o.answers {
+		if len(answer.pairs) == 0 {
+			e.forget()
+		}
+	}
+	return ok, err
 }
 
 // noteAgeOfWaiter is noteAge of a waiter.
@@ -121,7 +149,7 @@ func (e *entry) isPlain() bool {
 // insert makes what a decision about a new entry says true, if nothing has changed since. A plain
 // request queues in any case. done: a is the answer. Otherwise next is the state to decide with.
 func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision, try int) (a lease.Answer, next *state, done bool, err error) {
-	if e.asked == 0 {
+	if e.asked == 0 || e.store.clock().Sub(e.asked) > maxGrantAge(e.ttl) {
 		if err := e.hasLease(ctx, l); err != nil {
 			return a, nil, false, err
 		}
@@ -134,7 +162,10 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 	if e.record.Since == 0 {
 		e.record.Since = now
 	}
-	waiting := put(e.waiter(&e.want), e.record.text(now), e.ownLease)
+	waiting := nested(transaction{ // unless an attempt that took a slot has come late
+		conditions: []condition{isAbsent(e.holder(e.id))},
+		then:       []operation{put(e.waiter(&e.want), e.record.text(now), e.ownLease)},
+	})
 	t := transaction{other: reads}
 	takes := d.Verdict == queue.Granted
 	switch {

@@ -42,6 +42,13 @@ func (k keys) holder(id string) string { return k.lock + holderPart + id }
 func (k keys) hold(id string) string   { return k.lock + holderPart + id + holdSuffix }
 func (k keys) tomb(id string) string   { return k.lock + tombPart + id }
 
+// isPart reports whether a key is under one of the parts of a lock.
+func (k keys) isPart(key string) bool {
+	rest, isOfLock := strings.CutPrefix(key, k.lock)
+	part := rest[:min(len(holderPart), len(rest))]
+	return isOfLock && (part == holderPart || part == waiterPart || part == tombPart)
+}
+
 // replaceLetters stand for what an entry replaces.
 const replaceLetters = "-wr"
 
@@ -96,8 +103,10 @@ func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123
 
 // leasesOf are the numbers of an entry's leases in etcd. They are made from its ID: a repeated
 // request cannot make two, and who knows the ID knows them.
-func leasesOf(id locks.ID) (own, hold int64) {
-	text := hex.EncodeToString(id[:])
+func leasesOf(id locks.ID) (own, hold int64) { return leasesOfText(hex.EncodeToString(id[:])) }
+
+// leasesOfText is leasesOf an ID that is written out (isID).
+func leasesOfText(text string) (own, hold int64) {
 	number := func(digits string) int64 {
 		n, _ := strconv.ParseUint(digits, 16, 64)
 		return max(int64(n&(1<<62-1)), 1)

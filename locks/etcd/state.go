@@ -32,6 +32,7 @@ type flaw struct {
 	locks.InvalidEntry
 	pair     pair
 	isHolder bool
+	ends     bool // with a lease of the entry's own
 }
 
 // questions are what reads the state that a waiter needs. One that replaces others tells who they are.
@@ -61,19 +62,22 @@ func (s *state) put(p *pair) {
 	if !ok {
 		return
 	}
-	delete(s.flaws, p.key)
+	s.remove(p.key)
 	switch part := rest[:min(2, len(rest))]; part {
 	case holderPart:
 		id, isHold := strings.CutSuffix(rest[2:], holdSuffix)
 		s.putHolder(id, isHold, p)
 	case waiterPart:
 		e, err := s.parseWaiter(p)
+		if err == nil {
+			err = p.checkLease(e.ID, false)
+		}
 		if err != nil {
 			s.noteFlaw(p, e.ID, err)
 			return
 		}
 		s.waiters[p.key] = e
-		if p.value != "" {
+		if p.value != "" && len(p.value) <= maxRecord {
 			s.records[e.ID] = *p
 		}
 	case tombPart:
@@ -88,8 +92,11 @@ func (s *state) putHolder(id string, isHold bool, p *pair) {
 	if err == nil {
 		_, err = r.entry(id, p.created)
 	}
-	if !isID(id) {
+	switch {
+	case !isID(id):
 		id, err = "", fmt.Errorf("key %q", locks.Printable(p.key[len(s.lock):], 80))
+	case err == nil:
+		err = p.checkLease(id, isHold)
 	}
 	switch {
 	case err != nil:
@@ -101,9 +108,21 @@ func (s *state) putHolder(id string, isHold bool, p *pair) {
 	}
 }
 
+// checkLease checks that a key ends with the lease that golock binds it to. One on another lease, or on
+// none, may stay for ever, and nobody gives it back.
+func (p *pair) checkLease(id string, isHold bool) error {
+	own, hold := leasesOfText(id)
+	if p.lease == hold && isHold || p.lease == own && !isHold {
+		return nil
+	}
+	return fmt.Errorf("a key on lease %x", p.lease)
+}
+
 // noteFlaw notes a key that golock cannot have written.
 func (s *state) noteFlaw(p *pair, id string, err error) {
 	f := flaw{pair: *p, isHolder: strings.HasPrefix(p.key, s.lock+holderPart)}
+	f.pair.value = "" // it may be large, and there may be many
+	f.ends = isID(id) && (p.checkLease(id, false) == nil || p.checkLease(id, true) == nil)
 	f.InvalidEntry = locks.InvalidEntry{ID: cmp.Or(id, p.key), TTL: lease.DefaultTTL, Err: err}
 	f.Ref, _ = locks.ParseRef(s.key.String() + "-" + id)
 	s.flaws[p.key] = f
@@ -192,12 +211,15 @@ func (s *state) view(id, name, absent string) queue.View {
 	return v
 }
 
-// place is the place of a waiter, and the key of the one two places before it; 0: it does not wait.
-func (s *state) place(id string) (place int, before string) {
+// place is the place of a waiter, 0 if it does not wait, and the keys of those directly before it if it
+// is further back.
+func (s *state) place(id string) (place int, before [nearPlaces]string) {
 	all := s.order()
 	at := slices.IndexFunc(all, func(e queue.Entry) bool { return e.ID == id })
 	if at >= nearPlaces {
-		before = s.keyOf(all[at-nearPlaces].ID)
+		for i := range before {
+			before[i] = s.keyOf(all[at-nearPlaces+i].ID)
+		}
 	}
 	return at + 1, before
 }

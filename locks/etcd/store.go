@@ -7,8 +7,8 @@
 // fences are revisions. Nobody is offered a slot: a release removes keys, and the waiter in front,
 // which watches the lock, takes the slot.
 //
-// The first two waiters watch the lock. Others watch the waiter two places before them, so that a
-// hand-off wakes three of them, however many wait.
+// The first two waiters watch the lock. Others watch the two waiters directly before them, so that a
+// hand-off wakes three of them, however many wait, also if the first one does not take its turn.
 package etcd
 
 import (
@@ -63,14 +63,14 @@ func (s *Store) Forget(ctx context.Context, name string) error {
 	return err
 }
 
-// Sweep implements locks.Queue. The dead end with their leases: it removes the keys that have none,
-// and that golock has not written. Nobody knows how old these are.
+// Sweep implements locks.Queue. The dead end with their leases: it removes the keys that golock has not
+// written and that are on no lease of their entry. Nobody knows how old these are.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	listed, err := s.list(ctx, name)
 	var left []locks.InvalidEntry
 	for _, one := range listed {
 		for _, f := range one.flaws {
-			if f.pair.lease != 0 || olderThan > 0 {
+			if f.ends || olderThan > 0 {
 				f.Name = one.name()
 				left = append(left, f.InvalidEntry)
 				continue

@@ -65,6 +65,7 @@ func (e *entry) takingOperations(ctx context.Context, l *link, want *queue.Entry
 	if hold%time.Second > 0 {
 		seconds++
 	}
+	e.leasedHold = true
 	if _, err := l.grant(ctx, e.holdLease, min(seconds, maxLease)*time.Second); err != nil {
 		return nil, err
 	}
@@ -118,10 +119,14 @@ func (e *entry) refused(ctx context.Context, l *link, s *state, d *queue.Decisio
 // lease ends by itself.
 func (e *entry) revokeLater(l *link) {
 	e.stopWatch()
-	if e.asked != 0 {
-		e.asked = 0
-		_, _ = l.begin("Lease/LeaseRevoke", message(nil).number(1, e.ownLease), true)
+	e.asked = 0
+	if e.leased {
+		l.revokeSoon(e.ownLease)
 	}
+	if e.leasedHold {
+		l.revokeSoon(e.holdLease)
+	}
+	e.leased, e.leasedHold = false, false
 }
 
 // evictions are what makes the evictions of a decision true.

@@ -18,7 +18,7 @@ type watch struct {
 	link   *link
 	stream *stream
 	end    context.CancelFunc
-	target string // what it watches, besides the waiter's own key; "": the whole lock
+	target [nearPlaces]string // the waiters that it watches, besides the own key; empty: the whole lock
 
 	mu    sync.Mutex // guards what follows
 	state *state     // of the whole lock; nil: it is not kept up to date
@@ -43,7 +43,7 @@ func (e *entry) seen(l *link) *state {
 // isStill reports whether an entry that is further back has heard nothing that concerns it.
 func (e *entry) isStill(l *link) bool {
 	w := e.watch
-	if w == nil || w.link != l || w.target == "" {
+	if w == nil || w.link != l || w.target == [nearPlaces]string{} {
 		return false
 	}
 	w.mu.Lock()
@@ -62,13 +62,15 @@ func (e *entry) stopWatch() {
 	}
 }
 
-// follow watches what tells the entry, at its place, that its turn may have come. before is the key of
-// the waiter two places before it. A watch that does so already goes on.
-func (e *entry) follow(l *link, s *state, place int, before string) {
+// follow watches what tells the entry, at its place, that its turn may have come. before are the keys of
+// the waiters directly before it: any of them may go first, if one is passed over. A watch that does so
+// already goes on.
+func (e *entry) follow(l *link, s *state, place int, before [nearPlaces]string) {
 	e.place = place
+	isFar := place > nearPlaces
 	if w := e.watch; w != nil && w.link == l && w.target == before {
 		w.mu.Lock()
-		fits := w.err == nil && !w.moved && (before != "" || w.state != nil && w.state.revision >= s.revision)
+		fits := w.err == nil && !w.moved && (isFar || w.state != nil && w.state.revision >= s.revision)
 		w.mu.Unlock()
 		if fits {
 			return
@@ -77,17 +79,20 @@ func (e *entry) follow(l *link, s *state, place int, before string) {
 	e.stopWatch()
 	ctx, end := context.WithCancel(e.life)
 	w := &watch{link: l, end: end, target: before}
-	wanted := frameMessage(watchFrom(e.all(), s.revision+1, false))
-	if before == "" {
-		w.state = s.clone()
+	var wanted []byte
+	if isFar {
+		for _, key := range append(before[:], e.key) {
+			wanted = append(wanted, frameMessage(watchFrom(span{from: key}, s.revision+1, true))...)
+		}
 	} else {
-		wanted = frameMessage(watchFrom(span{from: before}, s.revision+1, true))
-		wanted = append(wanted, frameMessage(watchFrom(span{from: e.key}, s.revision+1, true))...)
+		w.state = s.clone()
+		wanted = frameMessage(watchFrom(e.all(), s.revision+1, false))
 	}
 	e.watch = w
 	var err error
 	if w.stream, err = l.beginFramed("Watch/Watch", wanted, false); err != nil {
 		w.err = err
+		tell(e.wake)
 		return
 	}
 	go w.run(ctx, e)
@@ -142,6 +147,9 @@ func (w *watch) note(n *news, id string) (look bool) {
 	}
 	for i := range n.events {
 		one := &n.events[i]
+		if !s.isPart(one.key) { // nor is it read
+			continue
+		}
 		look = look || concerns(one.key) || !strings.HasPrefix(one.key, s.lock+waiterPart)
 		if one.deleted {
 			s.remove(one.key)

@@ -210,6 +210,9 @@ func replace(key, value string) operation {
 	return message(nil).bytes(2, message(nil).text(1, key).text(2, value).number(6, 1))
 }
 
+// nested is a transaction within one. Its answers are not read.
+func nested(t transaction) operation { return message(nil).bytes(4, t.message()) }
+
 func remove(s span) operation { return message(nil).bytes(3, s.message()) }
 
 // condition is a Compare of a transaction.
@@ -241,6 +244,9 @@ func createdAt(key string, revision int64) condition {
 func isThere(key string) condition {
 	return message(nil).number(1, isGreater).number(2, ofCreation).text(3, key)
 }
+
+// isAbsent holds if a key does not exist.
+func isAbsent(key string) condition { return createdAt(key, 0) }
 
 // changedAt holds if a key was last changed at a revision.
 func changedAt(key string, revision int64) condition {

@@ -14,7 +14,7 @@ import (
 )
 
 // Proxy stands between clients and a server and makes faults. It judges requests by what they are
-// about: join (a transaction that writes), renew (a keepalive), release (the end of a lease), or "".
+// about: join (a transaction that writes), renew (a keepalive), release (the end of a lease), watch, or "".
 type Proxy struct{ *server.Proxy }
 
 // NewProxy starts one before a server. It passes everything on.
@@ -92,6 +92,8 @@ func about(method string, data []byte) string {
 		return "renew"
 	case strings.HasSuffix(method, "/LeaseRevoke"):
 		return "release"
+	case strings.HasSuffix(method, "/Watch"):
+		return "watch"
 	case strings.HasSuffix(method, "/Txn") && strings.Contains(string(data), `{"name":`): // it has a record
 		return "join"
 	}

@@ -1,0 +1,81 @@
+//go:build integration
+
+package etcd_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golock/locks/etcd/etcdtest"
+	. "golock/locks/locktest"
+	"golock/locks/locktest/server"
+	"golock/test/testkit"
+)
+
+// While the waiter in front does not take its turn, all behind it get theirs.
+func TestPassedOver(t *testing.T) {
+	t.Parallel()
+	s := open(t, etcdtest.StoreURL(t))
+	long := TTL(10 * time.Minute) // no lease ends, and none is prolonged
+	holder := AcquireAtOnce(t, s, "n")
+	_, err := s.Join(background, NewRequest(t, "n", long)) // nobody waits for what it gets
+	testkit.Must(t, err)
+	second, third, fourth := Enqueue(t, s, "n", long), Enqueue(t, s, "n", long), Enqueue(t, s, "n", long)
+	Release(t, holder)
+	Release(t, second.ExpectGrant())
+	Release(t, third.ExpectGrant())
+	Release(t, fourth.ExpectGrant())
+}
+
+// Waiters whose watches tell them nothing find out when they prolong their leases.
+func TestDeafWatches(t *testing.T) {
+	t.Parallel()
+	_, direct, proxy, s := startProxy(t)
+	proxy.Judge(func(request string) server.Verdict {
+		if request == "watch" {
+			return server.Hang
+		}
+		return server.Pass
+	})
+	holder := AcquireAtOnce(t, direct, "n")
+	short := TTL(3 * time.Second)
+	first, second, third := Enqueue(t, s, "n", short), Enqueue(t, s, "n", short), Enqueue(t, s, "n", short)
+	Release(t, holder)
+	Release(t, first.ExpectGrant())
+	Release(t, second.ExpectGrant())
+	Release(t, third.ExpectGrant())
+}
+
+// An attempt that took a slot comes late, within the next one: the holder does not queue besides.
+func TestLateTake(t *testing.T) {
+	t.Parallel()
+	etcd, direct, proxy, s := startProxy(t)
+	r := NewRequest(t, "n", TTL(4*time.Second))
+	id := r.Ref.ID.String()
+	var once sync.Once
+	proxy.Judge(func(request string) server.Verdict {
+		if request == "join" {
+			once.Do(func() {
+				all := proxy.Requests()
+				_, text, _ := strings.Cut(string(all[len(all)-1].Raw), `{"name":`)
+				var record json.RawMessage
+				err := json.NewDecoder(strings.NewReader(`{"name":` + text)).Decode(&record)
+				_, failed := etcd.TryControl("put", "--lease="+leaseOf(r.Ref), "golock/"+r.Ref.Key.String()+"/h/"+id, string(record))
+				if err := errors.Join(err, failed); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return server.Pass
+	})
+	ticket, err := s.Join(background, r)
+	testkit.Must(t, err)
+	l, err := ticket.Wait(background)
+	testkit.Must(t, err)
+	ExpectEntries(t, direct, "n", Counts{Holding: 1})
+	Release(t, l)
+}
