@@ -144,7 +144,7 @@ func (w *waiter) look() {
 		entries, err := w.Store.Entries(ctx, w.Request.Name)
 		for _, e := range entries {
 			switch {
-			case e.State == locks.Holding && (e.Ref.ID == id || e.Ref.ID == locks.ID{} && e.PID == os.Getpid()):
+			case e.State == locks.Holding && isOwn(e, id):
 				// The slot was granted to this run just now.
 			case e.State == locks.Holding:
 				l.holders = append(l.holders, e)
@@ -155,6 +155,14 @@ func (w *waiter) look() {
 		}
 		l.err = err
 	}()
+}
+
+// isOwn reports whether an entry is that of this run. Entries of a plain lock have no ID.
+func isOwn(e locks.Entry, id locks.ID) bool {
+	if e.Ref == (locks.Ref{}) {
+		return e.PID == os.Getpid()
+	}
+	return e.Ref.ID == id
 }
 
 // endProgress is called when the waiting is over. With settled it waits for the end of a look,

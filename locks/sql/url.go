@@ -44,7 +44,8 @@ func parse(address string, d Dialect) (*Target, error) {
 	case !slices.Contains(d.Schemes, u.Scheme):
 		return nil, fmt.Errorf("scheme %q: want %s", locks.Printable(u.Scheme, 20), strings.Join(d.Schemes, " or "))
 	case strings.HasPrefix(u.Authority, "tcp(") || strings.HasPrefix(u.Authority, "unix("):
-		return nil, fmt.Errorf("host: is written without parentheses: %s://USER@HOST:%s/DATABASE, or ?socket=PATH", u.Scheme, d.Port)
+		return nil, fmt.Errorf("host %q: is written without parentheses: %s://USER@HOST:%s/DATABASE, or ?socket=PATH",
+			locks.Printable(u.Authority, 80), u.Scheme, d.Port)
 	case strings.ContainsRune(u.User+u.Password, 0):
 		return nil, errors.New("user and password: must not contain a zero byte")
 	}
