@@ -277,7 +277,7 @@ func memoryFile(text string) (*os.File, error) {
 	return f, errors.Join(err, failed)
 }
 
-// environment is that of golock without some variables.
+// environment returns the environment of golock without the given variables.
 func environment(without ...string) []string {
 	return slices.DeleteFunc(entry.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

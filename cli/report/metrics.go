@@ -68,7 +68,7 @@ func (m *Metrics) Add(line *Line) {
 	}
 }
 
-// setLast sets what is told of the last run, unless that of a later one is set.
+// setLast sets the metrics of the last run, unless those of a later run are set.
 func (m *Metrics) setLast(prefix, lock string, values map[string]float64) {
 	const timestamp = "_timestamp_seconds"
 	if end, ok := m.values[series{prefix + timestamp, lock}]; ok && values[timestamp] < end {

@@ -252,8 +252,9 @@ func (s *state) own(id string) (own queue.Entry, isThere bool) {
 func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, err error) {
 	for ctx.Err() == nil {
 		own, isThere := s.own(e.id)
-		switch by, evicted := s.tombs[e.id]; {
-		case evicted:
+		by, isEvicted := s.tombs[e.id]
+		switch {
+		case isEvicted:
 			a.Verdict, a.By = queue.Evicted, by
 			return a, nil
 		case !isThere: // its lease has ended

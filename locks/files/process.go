@@ -13,7 +13,7 @@ import (
 
 // process identifies the process that an entry belongs to.
 type process struct {
-	Boot  string `json:"boot,omitempty"` // of which boot of which machine; "": not known
+	Boot  string `json:"boot,omitempty"` // names the boot of a machine; "" if it is not known
 	PIDNS string `json:"pid_ns,omitempty"`
 	PID   int    `json:"pid"`
 	Start string `json:"start,omitempty"` // in clock ticks since that boot
