@@ -161,7 +161,7 @@ func (e *entry) hasLease(ctx context.Context, l *link) error {
 	return nil
 }
 
-// prolong prolongs the entry's lease. ok: it is still there.
+// prolong prolongs the lease of the entry. It reports whether the lease is still there.
 func (e *entry) prolong(ctx context.Context, l *link) (ok bool, err error) {
 	sent := e.store.clock()
 	a, err := l.keepAlive(ctx, e.ownLease)

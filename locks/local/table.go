@@ -18,7 +18,6 @@ import (
 //
 // Header and records have a checksum each: Adler-32, which needs no tables at the start. None of
 // them crosses a page, so a process that is killed while it writes leaves the old or the new text.
-// crosses a page, so a process that is killed while it writes leaves the old or the new text.
 const (
 	pageSize   = 4096
 	recordSize = 1024

@@ -20,7 +20,6 @@ import (
 // one idle connection: after a failed attempt, the next attempt must not get another connection
 // that died with the first. PoolSize is high, because after that many refused connections the
 // library would try only once a second.
-// once a second.
 func clientOptions() goredis.UniversalOptions {
 	return goredis.UniversalOptions{
 		Protocol: 2, DisableIdentity: true,
