@@ -19,6 +19,7 @@ import (
 //	alternative:"X"  flags with the same X exclude each other
 //	file:"no"        no configuration file can give it
 //	empty:"set"      an empty variable is a value
+//	names:"each"     each name of a run has its own value
 //	example:"V"      a value for the sample file, where there is no default
 //	brief:""         -h shows it
 //
@@ -131,6 +132,8 @@ func (d *declaration) readTags(tags string) {
 			d.NotInFile = true
 		case "empty":
 			d.EmptyIsSet = true
+		case "names":
+			d.OfEachName = true
 		case "hidden":
 			d.hidden = true
 		case "arg":
@@ -273,7 +276,7 @@ type configFlag struct {
 }
 
 type nameFlag struct {
-	Name textFlag `name:"name" brief:"" variable:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Runs of one name in one store limit each other. With flock, fcntl and bind the store is the lock, and a name only a label."`
+	Name textFlag `name:"name" brief:"" variable:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Runs of one name in one store limit each other. A run may have up to 16 names, and holds all of them. With flock, fcntl and bind the store is the lock, and a name only a label."`
 }
 
 func (*nameFlag) readsName() {}
@@ -285,22 +288,22 @@ type slotFlags struct {
 	Note             textFlag `name:"note" variable:"GOLOCK_NOTE" group:"slot" example:"https://ci.example/job/17" placeholder:"TEXT" help:"Why this run is there, for people: ls, those who wait for it, reports and JSON logs show it. At most 200 characters; everybody who reads the store sees it."`
 	RequireNetworked boolFlag `name:"require-networked" variable:"GOLOCK_REQUIRE_NETWORKED" group:"slot" help:"Refuse a store that excludes on one machine only."`
 
-	Max       intFlag  `name:"max" short:"m" brief:"" variable:"GOLOCK_MAX" builtin:"1" alternative:"limit" group:"slot" placeholder:"N" help:"At most N at a time."`
-	Shared    boolFlag `name:"shared" short:"s" brief:"" alternative:"limit" group:"slot" help:"Run beside other --shared runs, but not beside one without: a reader's lock."`
-	Exclusive boolFlag `name:"exclusive" short:"x" aliases:"e" alternative:"limit" group:"slot" help:"The same as --max 1: a writer's lock."`
-	Weight    intFlag  `name:"weight" builtin:"1" group:"slot" placeholder:"W" help:"Units of the max that this run takes."`
+	Max       intFlag  `name:"max" names:"each" short:"m" brief:"" variable:"GOLOCK_MAX" builtin:"1" alternative:"limit" group:"slot" placeholder:"N" help:"At most N at a time."`
+	Shared    boolFlag `name:"shared" names:"each" short:"s" brief:"" alternative:"limit" group:"slot" help:"Run beside other --shared runs, but not beside one without: a reader's lock."`
+	Exclusive boolFlag `name:"exclusive" names:"each" short:"x" aliases:"e" alternative:"limit" group:"slot" help:"The same as --max 1: a writer's lock."`
+	Weight    intFlag  `name:"weight" names:"each" builtin:"1" group:"slot" placeholder:"W" help:"Units of the max that this run takes."`
 
 	Wait             durationFlag `name:"wait" short:"w" brief:"" variable:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after D. Without it golock waits for ever."`
 	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait at all: the same as --wait 0."`
 	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" variable:"GOLOCK_CONFLICT_EXIT_CODE" builtin:"75" group:"waiting" placeholder:"N" help:"Exit code when there was no slot in time, or the place in the queue was lost. With 0 nothing is printed either."`
 
 	Jitter   durationFlag `name:"jitter" group:"waiting" example:"5s" placeholder:"D" help:"First wait a random time of up to D, so that many hosts do not come at once."`
-	Priority intFlag      `name:"priority" builtin:"0" group:"waiting" placeholder:"P" help:"Higher goes first, equal ones in the order in which they came; an integer."`
+	Priority intFlag      `name:"priority" names:"each" builtin:"0" group:"waiting" placeholder:"P" help:"Higher goes first, equal ones in the order in which they came; an integer."`
 	MaxQueue intFlag      `name:"max-queue" group:"waiting" example:"10" placeholder:"N" help:"Give up at once if there is no slot and N wait already; 0 is the same as --no-wait."`
 	Replace  textFlag     `name:"replace" group:"waiting" example:"waiting" placeholder:"waiting|running" help:"The newest wins, among runs with --replace: evict those that wait before this one (exit code 75); with running also those that run and said running (79). The slot is taken when the old command is dead."`
 	Hold     durationFlag `name:"hold" brief:"" variable:"GOLOCK_HOLD" group:"ending" example:"1m" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner and whatever becomes of golock: with -n -E 0 one run per tick on many hosts."`
 
-	TTL      durationFlag `name:"ttl" variable:"GOLOCK_TTL" builtin:"30s" group:"network" placeholder:"D" help:"On a networked store: lease time, counted from the last renewal; 1s to 3650d."`
+	TTL      durationFlag `name:"ttl" names:"each" variable:"GOLOCK_TTL" builtin:"30s" group:"network" placeholder:"D" help:"On a networked store: lease time, counted from the last renewal; 1s to 3650d."`
 	ShowArgs boolFlag     `name:"show-args" group:"network" help:"On a networked store: publish all arguments of the command, not only their number."`
 }
 

@@ -177,7 +177,7 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 	out.Request = &run.Request
 	// Before anything is printed: each line has name and ID. A wrong name is found later, among other mistakes.
 	if noStore == nil && (store.IsPlain || locks.CheckName(v.Text("name")) == nil) {
-		readName(v, run)
+		readNames(v, run)
 	}
 	if err := configureLog(out, v); err != nil {
 		return nil, nil, err
@@ -259,8 +259,12 @@ func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
 	}
 	run.Tree, run.Close, run.Exec = v.Bool("tree"), v.Bool("close"), v.Bool("exec")
 	run.DieWithGolock = v.Bool("die-with-golock")
-	run.Request.Keeper = locks.KeptByRun
+	keeper := locks.KeptByRun
 	if run.Exec {
-		run.Request.Keeper = locks.KeptByCommand
+		keeper = locks.KeptByCommand
+	}
+	run.Request.Keeper = keeper
+	for i := range run.Earlier {
+		run.Earlier[i].Keeper = keeper
 	}
 }

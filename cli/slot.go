@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"os"
 	"time"
 
 	"golock/cli/term"
@@ -26,7 +25,7 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 	}
 	run.Jitter = v.Duration("jitter")
 	if run.Request.Name == "" {
-		readName(v, run)
+		readNames(v, run)
 	}
 	run.Request.Command = run.Argv
 	run.Request.Note = readNote(v)
@@ -34,39 +33,8 @@ func readSlot(v *config.Values, run *runner.Run, out *term.Printer) (conflictCod
 	readWait(v, run)
 	readQueue(v, run, out)
 	readLease(v, run, out)
+	readEarlier(v, run, out)
 	return v.Int("conflict-exit-code", 0, 255)
-}
-
-// readName reads the lock's name. On a plain store the URL names the lock: the key does not depend
-// on the name, and a lock without a name is called by its URL.
-func readName(v *config.Values, run *runner.Run) {
-	name := v.Text("name")
-	_, given := v.Given("name")
-	switch {
-	case given:
-		if err := locks.CheckName(name); err != nil {
-			v.Fail("name", "%v", err)
-		}
-	case run.Store.IsPlain:
-		name = run.Store.URL()
-	default:
-		v.Reject(errMissingName)
-	}
-	ref, err := locks.NewRef(name)
-	if err != nil {
-		v.Reject(err)
-	}
-	if run.Store.IsPlain {
-		ref.Key = locks.KeyOf(run.Store.URL())
-	}
-	run.Request = locks.Request{
-		Ref: ref, Name: name,
-		Within: runner.Enclosing(os.Getenv(runner.EnvHeld), ref.Key),
-		User:   run.User,
-	}
-	if !run.Store.Can.InheritorsKeep {
-		run.Request.Within = runner.OfAncestors(run.Request.Within, existingSocketDir)
-	}
 }
 
 // readNote reads why the run is there. CI systems fill the variable, so any text is accepted from it.
@@ -138,8 +106,8 @@ func readWait(v *config.Values, run *runner.Run) {
 
 // readQueue reads what concerns the queue, and the hold.
 func readQueue(v *config.Values, run *runner.Run, out *term.Printer) {
-	refuseLacking(v, run.Store, out, "priority", "max-queue", "replace", "hold")
-	run.Request.Claim.Priority = v.Int("priority", math.MinInt32, math.MaxInt32)
+	readPriority(v, run, out)
+	refuseLacking(v, run.Store, out, "max-queue", "replace", "hold")
 	if _, given := v.Given("max-queue"); given {
 		run.Request.MaxQueue = new(v.Int("max-queue", 0, math.MaxInt32))
 	}
@@ -147,6 +115,11 @@ func readQueue(v *config.Values, run *runner.Run, out *term.Printer) {
 		readReplace(v, run, out)
 	}
 	run.Request.Hold = v.Duration("hold")
+}
+
+func readPriority(v *config.Values, run *runner.Run, out *term.Printer) {
+	refuseLacking(v, run.Store, out, "priority")
+	run.Request.Claim.Priority = v.Int("priority", math.MinInt32, math.MaxInt32)
 }
 
 // readReplace reads whom a run replaces. The replaced run needs time to end, so a run that replaces

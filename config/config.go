@@ -15,6 +15,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,6 +44,7 @@ type Setting struct {
 	Group      string // settings with the same group are alternatives
 	NotInFile  bool
 	EmptyIsSet bool // an empty variable is a value; for other settings it counts as unset
+	OfEachName bool // each name of a run has its own value; of other settings they must agree
 }
 
 // Layers is everything that Resolve reads.
@@ -125,15 +127,53 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := v.Given("name"); ok {
-		for _, f := range files {
-			v.add(func(s Setting) value { return f.locks[v.Text("name")][s.Key] })
-		}
+	names := v.List("name")
+	for _, name := range names[:max(len(names)-1, 0)] {
+		of := &Values{settings: settings, found: slices.Clone(v.found)}
+		of.addFiles(files, name)
+		v.Earlier = append(v.Earlier, of)
+	}
+	v.addFiles(files, v.lastName())
+	return v, v.checkAgreement()
+}
+
+// lastName returns the name of the lock, or the last of several; "" if there is none.
+func (v *Values) lastName() string {
+	if _, ok := v.Given("name"); !ok {
+		return ""
+	}
+	return v.Text("name")
+}
+
+// addFiles adds what the files give for a name.
+func (v *Values) addFiles(files []*file, name string) {
+	for _, f := range files {
+		v.add(func(s Setting) value { return f.locks[name][s.Key] })
 	}
 	for _, f := range files {
 		v.add(func(s Setting) value { return f.defaults[s.Key] })
 	}
-	return v, nil
+}
+
+// checkAgreement makes sure that the names of a run have the same values of the settings that concern the
+// run as a whole.
+func (v *Values) checkAgreement() error {
+	names := v.List("name")
+	for n, of := range v.Earlier {
+		for i, s := range v.settings {
+			one, last := of.found[i], v.found[i]
+			if s.OfEachName || slices.Equal(one.texts, last.texts) {
+				continue
+			}
+			source, name := one.source, names[n]
+			if one.texts == nil {
+				source, name = last.source, v.lastName()
+			}
+			problem := fmt.Sprintf("counts for the lock %q only, and a run with several names has one %s for all: give it as a flag", name, s.Key)
+			return &Error{Source: source, Problem: problem}
+		}
+	}
+	return nil
 }
 
 // CheckVariable checks the name of a variable that begins with prefix, as the variables of all

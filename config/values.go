@@ -17,6 +17,10 @@ type Values struct {
 	found    []value // parallel to settings; a value without texts if no source gives the setting
 	err      error
 
+	// Earlier are the values for the names of a run but the last one, in their order. They are the same but
+	// for settings with OfEachName.
+	Earlier []*Values
+
 	Notes    []string // what Resolve has skipped and the user may not expect
 	Warnings []string // why golock may use another lock than the user has set up
 }

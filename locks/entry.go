@@ -33,6 +33,8 @@ type Entry struct {
 	User     string        // as the store tells it; "" if it keeps the UID only
 	Command  []string      // may be cut by the store
 	Note     string        // why it is there (Request.Note); may be cut by the store
+	Next     string        // the name that its run takes after this one (Request.Next); "" if there is none
+	WaitsFor string        // holders only: the name that its run waits for meanwhile, as far as ls has looked
 	Since    time.Time     // when it began to hold or wait, on this host's wall clock; zero if it is not known
 	Age      time.Duration // for how long it has held or waited, or at least that; see SetAge
 	HasAge   bool          // whether Age is known

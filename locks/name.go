@@ -102,6 +102,19 @@ func NewRef(name string) (Ref, error) {
 	}
 }
 
+// Beside is the reference of an entry of the same run in the queue of another lock. The IDs of such
+// entries differ, because stores use them without the key too, but each of them tells all others.
+func (r Ref) Beside(lock Key) Ref {
+	other := Ref{Key: lock}
+	for i := range other.ID {
+		other.ID[i] = r.ID[i] ^ r.Key[i] ^ lock[i]
+	}
+	return other
+}
+
+// IsOfRun reports whether two entries are of one run (Beside).
+func (r Ref) IsOfRun(other Ref) bool { return r.Beside(other.Key) == other }
+
 // String is the form that users see as GOLOCK_ID.
 func (r Ref) String() string { return r.Key.String() + "-" + r.ID.String() }
 

@@ -33,6 +33,13 @@ type Request struct {
 	Hold     time.Duration // keep the slot until this long after the grant, whatever becomes of its holder
 	Keeper   Keeper        // who stays with the slot
 
+	// HoldsLater says that Hold counts from Lease.Hold, not from the grant. Without that call nothing is
+	// held.
+	HoldsLater bool
+
+	// Next is the name that the run takes after this one, as ls tells it; "" if this is the last one.
+	Next string
+
 	// AtOnce has Join do only what takes no waiting of any kind, neither for the network nor
 	// for others who change the store. If that is not enough, Join changes nothing and returns
 	// ErrWouldBlock. A networked store can do nothing at once.
@@ -88,6 +95,22 @@ type Request struct {
 	// Quarantined, if not nil, is told, in the same way, that the store gives no slots
 	// to anybody for now.
 	Quarantined func(*QuarantineError) `json:"-"`
+}
+
+// GrantHold is the hold that counts from the grant.
+func (r *Request) GrantHold() time.Duration {
+	if r.HoldsLater {
+		return 0
+	}
+	return max(r.Hold, 0)
+}
+
+// LaterHold is the hold that counts from Lease.Hold; 0 if there is none.
+func (r *Request) LaterHold() time.Duration {
+	if r.HoldsLater {
+		return max(r.Hold, 0)
+	}
+	return 0
 }
 
 // TellMade calls Made.

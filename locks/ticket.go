@@ -54,6 +54,11 @@ type Lease interface {
 	// for.
 	Confirm(ctx context.Context) error
 
+	// Hold begins the hold of a request with HoldsLater, on the store's clock and until ctx ends. It may be
+	// called more than once: the hold then counts from a call that the store has heard. A lease without
+	// such a request is left as it is.
+	Hold(ctx context.Context) error
+
 	// Events gives hints that a renewal should be tried at once. The channel is never closed and
 	// drops what nobody takes. It is nil if the store gives no hints.
 	Events() <-chan struct{}
@@ -70,6 +75,9 @@ func (Lasting) Renew(context.Context) (Term, error) { return Term{}, nil }
 
 // Confirm implements Lease: the slot is held as long as this process has it open.
 func (Lasting) Confirm(context.Context) error { return nil }
+
+// Hold implements Lease: a plain store has no holds.
+func (Lasting) Hold(context.Context) error { return nil }
 
 // Events implements Lease: there are none.
 func (Lasting) Events() <-chan struct{} { return nil }

@@ -3,60 +3,74 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"golock/locks"
 )
 
-// attempt is an attempt to get the slot. Its goroutine wakes the relay when it has queued and when
-// it ends.
+// attempt is an attempt to get the slots of all names of a run. Its goroutine wakes the relay when it has
+// queued, when it has a slot of several, and when it ends.
 type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
+	wanted []locks.Request // of all names, in the order in which they are made
 
 	stopsSoon atomic.Bool // set before this process is stopped (suspend)
 
+	// These fields are about the name that comes next.
 	place  atomic.Int64 // the place in the queue; 0 if it is not known
 	pause  atomic.Pointer[locks.QuarantineError]
 	queued atomic.Pointer[locks.Ticket] // nil as long as the attempt has not queued
 
+	held     atomic.Pointer[[]locks.Lease] // the slots of the names before that one; nil if there are none
+	hasTurn  atomic.Bool                   // the store has queued the run, or given it a slot: from then on an outage does not end it
+	replaced replacedEntries
+
 	ended  chan struct{} // closed when the fields below are final
-	ticket locks.Ticket  // nil if the attempt has not joined
-	lease  locks.Lease
-	later  func() // called when the command has started; nil if the store has nothing to do then
+	ticket locks.Ticket  // of the name that comes next; nil if the attempt has not joined its queue
+	lease  locks.Lease   // of all names
+	later  []func()      // called when the command has started
 	err    error
 }
 
-// begin starts an attempt to get the slot, after a pause. It asks the store at once, in this
+// replacedEntries are entries that the run has replaced, and that nobody has been told of yet.
+type replacedEntries struct {
+	mu  sync.Mutex
+	all []locks.Entry
+}
+
+func (r *replacedEntries) add(entries []locks.Entry) {
+	if len(entries) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, entries...)
+}
+
+func (r *replacedEntries) take() []locks.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entries := r.all
+	r.all = nil
+	return entries
+}
+
+// begin starts an attempt to get the slots, after a pause. It asks the store at once, in this
 // goroutine, for an answer that needs no waiting.
 func (w *waiter) begin(pause time.Duration) {
 	w.begins = time.Now().Add(pause)
 	a := &attempt{ended: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
-	w.attempt, w.noted = a, false
-	request := w.Request
-	request.NoWait = w.Wait == 0
-	request.Progress = func(at int) {
-		a.place.Store(int64(at))
-		w.Relay.Wake()
+	w.attempt, w.noted, w.turn = a, false, 0
+	for _, r := range w.requests() {
+		a.wanted = append(a.wanted, w.complete(r, a))
 	}
-	request.Quarantined = a.pause.Store
-	request.Reach = w.tryLimit()
-	if w.Wait == 0 {
-		request.Refusals = refusalLimitNoWait
-	}
-	request.JoinLimit = w.askLimit()
-	request.StopsSoon = a.stopsSoon.Load
-	request.Later = func(work func()) { a.later = work }
-	request.Made = func(path string) { w.made.Store(&path) }
 	if pause == 0 {
-		atOnce := request
-		atOnce.AtOnce = true
-		a.join(w.Store, atOnce)
-		if errors.Is(a.err, locks.ErrWouldBlock) {
-			a.err = nil
-		}
+		a.take(w.Store, true, nil)
 		if a.final() {
 			close(a.ended) // no other goroutine has to be woken
 			return
@@ -74,38 +88,133 @@ func (w *waiter) begin(pause time.Duration) {
 				return
 			}
 		}
-		if a.ticket == nil {
-			a.join(w.Store, request)
-			if !a.final() {
-				w.Relay.Wake()
-			}
-		}
-		if !a.final() {
-			a.wait()
-		}
+		a.take(w.Store, false, w.Relay.Wake)
 	}()
+}
+
+// complete adds what a request tells the attempt.
+func (w *waiter) complete(r locks.Request, a *attempt) locks.Request {
+	r.NoWait = w.Wait == 0
+	r.Progress = func(at int) {
+		a.place.Store(int64(at))
+		w.Relay.Wake()
+	}
+	r.Quarantined = a.pause.Store
+	r.StopsSoon = a.stopsSoon.Load
+	r.Later = func(work func()) { a.later = append(a.later, work) }
+	r.Made = func(path string) { w.made.Store(&path) }
+	isFirst := len(a.wanted) == 0
+	if isFirst || w.Wait == 0 { // later an outage does not end the waiting
+		r.Reach, r.JoinLimit = w.tryLimit(), w.askLimit()
+	}
+	if w.Wait == 0 {
+		r.Refusals = refusalLimitNoWait
+	}
+	return r
 }
 
 func (a *attempt) final() bool { return a.lease != nil || a.err != nil }
 
-// join joins the queue. If the slot is granted at once, it also gets the lease.
-func (a *attempt) join(store locks.Store, r locks.Request) {
+// take takes what is left of the names, one after the other. With atOnce it returns where it would have to
+// wait. It calls wake, if not nil, when the owner of the run has to look.
+func (a *attempt) take(store locks.Store, atOnce bool, wake func()) {
 	defer locks.Recover(&a.err)
-	ticket, err := store.Join(a.ctx, r)
-	if a.err = err; err != nil {
-		return
-	}
-	if a.ticket = ticket; ticket.Queued() {
-		a.queued.Store(&ticket)
-	} else {
-		a.wait()
+	for !a.final() {
+		if a.ticket == nil {
+			a.join(store, atOnce)
+		}
+		isQueued := a.ticket != nil && a.ticket.Queued()
+		switch {
+		case a.ticket == nil: // a.err says why, or with atOnce it takes waiting
+			return
+		case isQueued && atOnce:
+			return
+		case isQueued && wake != nil:
+			wake()
+		}
+		lease, err := a.ticket.Wait(a.ctx)
+		if err != nil {
+			a.err = err
+			return
+		}
+		a.add(lease)
+		if wake != nil && !a.final() {
+			wake()
+		}
 	}
 }
 
-// wait waits in the queue.
-func (a *attempt) wait() {
-	defer locks.Recover(&a.err)
-	a.lease, a.err = a.ticket.Wait(a.ctx)
+// join joins the queue of the name that comes next.
+func (a *attempt) join(store locks.Store, atOnce bool) {
+	r := a.wanted[len(a.holding())]
+	r.AtOnce = atOnce
+	if a.err = a.ctx.Err(); a.err != nil {
+		return
+	}
+	ticket, err := store.Join(a.ctx, r)
+	switch {
+	case atOnce && errors.Is(err, locks.ErrWouldBlock):
+	case err != nil:
+		a.err = err
+	default:
+		a.ticket = ticket
+		a.replaced.add(ticket.Replaced())
+		if ticket.Queued() {
+			a.queued.Store(&ticket)
+			a.hasTurn.Store(true)
+		}
+	}
+}
+
+// add adds a lease that was granted.
+func (a *attempt) add(lease locks.Lease) {
+	all := append(slices.Clone(a.holding()), lease)
+	switch {
+	case len(a.wanted) == 1:
+		a.lease = lease
+	case len(all) == len(a.wanted):
+		a.lease = newLeases(a.names(), all)
+	default:
+		a.held.Store(&all)
+		a.hasTurn.Store(true)
+		a.ticket = nil
+		a.queued.Store(nil)
+		a.place.Store(0)
+	}
+}
+
+// holding returns the leases of the names that the run holds while it waits for the next one.
+func (a *attempt) holding() []locks.Lease {
+	held := a.held.Load()
+	if held == nil {
+		return nil
+	}
+	return *held
+}
+
+func (a *attempt) names() (names []string) {
+	for _, r := range a.wanted {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// evicted returns an *EvictedError if the place in the queue, or a slot that is held already, was taken
+// back, on a store that tells that by a signal.
+func (a *attempt) evicted() error {
+	if ticket := a.queued.Load(); ticket != nil {
+		if err := (*ticket).Evicted(); err != nil {
+			return err
+		}
+	}
+	held := a.holding()
+	if len(held) == 0 {
+		return nil
+	}
+	if err := newLeases(a.names(), held).Evicted(); err != nil {
+		return takenBack(err)
+	}
+	return nil
 }
 
 // tryLimit returns how long golock tries to reach a store over a network. Once the run has queued,

@@ -64,14 +64,17 @@ func prepareCommand(argv, env []string, r locks.Request, store string) *command 
 	return c
 }
 
-// addGrant adds what the store granted. A run without a slot has a zero grant.
-func (c *command) addGrant(g locks.Grant) {
+// addGrants adds what the store granted. Of several names the last one counts, but all IDs are held. A run
+// without a slot has a zero grant.
+func (c *command) addGrants(grants []locks.Grant) {
+	g := grants[len(grants)-1]
 	if g.Ref == (locks.Ref{}) {
 		c.env = append(c.env, envUnlocked+"=1")
 	} else {
-		id := g.Ref.String()
-		c.env = append(c.env, envID+"="+id)
-		c.held = strings.TrimPrefix(c.held+","+id, ",")
+		c.env = append(c.env, envID+"="+g.Ref.String())
+		for _, one := range grants {
+			c.held = strings.TrimPrefix(c.held+","+one.Ref.String(), ",")
+		}
 	}
 	if c.held != "" {
 		c.env = append(c.env, EnvHeld+"="+c.held)

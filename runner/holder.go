@@ -62,8 +62,8 @@ func (h *Holder) Do() Outcome {
 		return *failed
 	}
 	granted := time.Now()
-	if w.later != nil {
-		w.later()
+	for _, work := range w.later {
+		work()
 	}
 	out := recovered(func() *Outcome { return h.hold(lease) })
 	h.release(lease, !h.confirmed, time.Since(granted))()

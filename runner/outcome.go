@@ -11,8 +11,14 @@ import (
 	"golock/signals"
 )
 
-// takenBack is the error of a slot whose holder was evicted.
-func takenBack(err error) error { return fmt.Errorf("the slot was taken back: %w", err) }
+// takenBackError is the error of a slot whose holder was evicted.
+type takenBackError struct{ error }
+
+func takenBack(err error) error { return &takenBackError{err} }
+
+func (e *takenBackError) Error() string { return fmt.Sprintf("the slot was taken back: %v", e.error) }
+
+func (e *takenBackError) Unwrap() error { return e.error }
 
 // tooLate is the outcome of a lease that ended before the command could begin. The store says why: an
 // eviction is as one from the queue, everything else an outage.
@@ -28,7 +34,22 @@ func (r *Run) tooLate(lease locks.Lease, err error) *Outcome {
 
 // lostBefore is the outcome of a slot that was lost before the command could begin.
 func (r *Run) lostBefore(kind Kind, err error) *Outcome {
-	return &Outcome{Kind: kind, Err: fmt.Errorf("lock %q: %w; nothing was started", r.Request.Name, err)}
+	return &Outcome{Kind: kind, Err: fmt.Errorf("%s: %w; nothing was started", r.lockText(), err)}
+}
+
+// lockText names the locks of the run in a message.
+func (r *Run) lockText() string {
+	if len(r.Earlier) == 0 {
+		return fmt.Sprintf("lock %q", r.Request.Name)
+	}
+	text := "locks"
+	for i, name := range r.Names() {
+		if i > 0 {
+			text += ","
+		}
+		text += fmt.Sprintf(" %q", name)
+	}
+	return text
 }
 
 // interruptedBy is the outcome of a run that a signal ended before its command was started.

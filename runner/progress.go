@@ -132,7 +132,8 @@ func (w *waiter) look() {
 	ctx, cancel := context.WithTimeout(w.ctx, lookLimit)
 	began, looks := time.Now(), make(chan look, 1)
 	w.looks, w.lookedAt = looks, began
-	id, l := w.Request.Ref.ID, look{}
+	r, l := w.current(), look{}
+	id := r.Ref.ID
 	go func() {
 		defer w.Relay.Wake()
 		defer cancel()
@@ -141,7 +142,7 @@ func (w *waiter) look() {
 			looks <- l
 		}()
 		defer locks.Recover(&l.err)
-		entries, err := w.Store.Entries(ctx, w.Request.Name)
+		entries, err := w.Store.Entries(ctx, r.Name)
 		for _, e := range entries {
 			switch {
 			case e.State == locks.Holding && isOwn(e, id):

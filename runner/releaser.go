@@ -30,20 +30,25 @@ const ReleaserName = "golock-releaser"
 // ErrNoReleaser says that something else than a watchdog has started the releaser.
 var ErrNoReleaser = errors.New("a releaser is started by the watchdog of golock run only")
 
-// heldByGolock is the lease of a watchdog's golock.
+// heldByGolock are the leases of a watchdog's golock.
 type heldByGolock struct {
-	url, id string // "" before golock has told
-	program int    // a descriptor of golock's program; -1 if there is none
+	url     string   // "" before golock has told
+	ids     []string // in the order in which golock took them
+	program int      // a descriptor of golock's program; -1 if there is none
 }
 
-// release releases the lease in golock's stead. open opens the store.
+// release releases the leases in golock's stead. open opens the store.
 func (l heldByGolock) release(relay *signals.Relay, open func(url string) (locks.Store, error)) error {
 	if l.url == "" {
 		return nil
 	}
-	ref, err := locks.ParseRef(l.id)
-	if err != nil {
-		return err
+	var refs []locks.Ref
+	for _, id := range l.ids {
+		ref, err := locks.ParseRef(id)
+		if err != nil {
+			return err
+		}
+		refs = append(refs, ref)
 	}
 	store, err := open(l.url)
 	switch {
@@ -52,7 +57,11 @@ func (l heldByGolock) release(relay *signals.Relay, open func(url string) (locks
 	case err != nil:
 		return err
 	}
-	return store.Abilities().Leases.Attach(ref).Release(context.Background())
+	var all []locks.Lease
+	for _, ref := range refs {
+		all = append(all, store.Abilities().Leases.Attach(ref))
+	}
+	return newLeases(l.ids, all).Release(context.Background())
 }
 
 // becomeReleaser executes golock's program as the releaser. It returns only if that fails.
@@ -62,7 +71,7 @@ func (l heldByGolock) becomeReleaser(relay *signals.Relay) error {
 	if err != nil {
 		return os.NewSyscallError("pipe2", err)
 	}
-	text := []byte(l.url + "\x00" + l.id)
+	text := []byte(strings.Join(append([]string{l.url}, l.ids...), "\x00"))
 	if len(text) > pipeSize {
 		return errors.New("the URL of the store is too long")
 	}
@@ -122,11 +131,11 @@ func readLease(argv []string) (l heldByGolock, err error) {
 	if err != nil {
 		return l, ErrNoReleaser
 	}
-	url, id, isLease := strings.Cut(string(text[:n]), "\x00")
-	if !isLease {
+	words := strings.Split(string(text[:n]), "\x00")
+	if len(words) < 2 {
 		return l, ErrNoReleaser
 	}
-	return heldByGolock{url: url, id: id, program: -1}, nil
+	return heldByGolock{url: words[0], ids: words[1:], program: -1}, nil
 }
 
 // pipeSize is what a pipe takes in one write that does not wait (pipe(7)).

@@ -26,10 +26,11 @@ import (
 // leaving a queue a run joins it with a new ID.
 type Run struct {
 	Store   locks.KnownStore
-	Address string        // its URL as it was given, for the watchdog
-	Request locks.Request // NoWait is set from Wait
-	Jitter  time.Duration // before the store is asked: a random time up to it
-	Wait    time.Duration // longest time to wait for the slot, after that; negative: for ever
+	Address string          // its URL as it was given, for the watchdog
+	Request locks.Request   // NoWait is set from Wait
+	Earlier []locks.Request // of the run's other names, which are taken before, in this order
+	Jitter  time.Duration   // before the store is asked: a random time up to it
+	Wait    time.Duration   // longest time to wait for the slot, after that; negative: for ever
 
 	Unavailable Unavailable
 
@@ -197,14 +198,14 @@ func (s *supervisor) wait() *Outcome {
 	if err != nil {
 		return notStarted(s.cmd.problem(err))
 	}
-	w := &waiter{Run: s.Run, watchdog: s.watchdog, status: s.status}
+	w := &waiter{Run: s.Run, began: s.began, watchdog: s.watchdog, status: s.status}
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
 	s.pending, s.waitedFor = w.pending, w.waitedFor
 	if failed != nil {
 		failed.Unreachable = failed.Kind == Refused && errors.As(failed.Err, new(*locks.OutageError))
 	}
-	unavailable := failed != nil && failed.Unreachable && w.queued.Load() == nil
+	unavailable := failed != nil && failed.Unreachable && !w.hasTurn.Load()
 	switch {
 	case unavailable && s.Unavailable == Skip:
 		return &Outcome{Kind: Busy, Err: failed.Err, Unreachable: true}
@@ -218,8 +219,10 @@ func (s *supervisor) wait() *Outcome {
 		return failed
 	}
 	s.lease, s.later = lease, w.later
-	g := lease.Grant()
-	s.Log(false, "slot taken", "slots", append([]int{}, g.Slots...), "fence", g.Fence, "waited", s.waited, "id", g.Ref.String())
+	grants := grantsOf(lease)
+	for i := w.turn; i < len(grants); i++ {
+		w.logGrant(w.names()[i], grants[i])
+	}
 	return nil
 }
 
@@ -337,7 +340,7 @@ func (s *supervisor) report() *Outcome {
 		s.out.Grant, s.out.Unlocked = s.lease.Grant(), s.lease == noLease{}
 	}
 	if s.out.Kind == Lost {
-		s.out.Err = fmt.Errorf("lock %q: %w; the command was stopped", s.Request.Name, s.out.Err)
+		s.out.Err = fmt.Errorf("%s: %w; the command was stopped", s.lockText(), s.out.Err)
 	}
 	return nil
 }
@@ -354,9 +357,7 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 	err := lease.Release(context.Background())
 	var held error
 	if hold > 0 && unused && !failed(err) { // only a store with a queue has holds
-		ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
-		defer cancel()
-		held = r.Store.Can.Queue.Evict(ctx, []locks.Ref{lease.Grant().Ref}, "nothing was begun with it")[0]
+		held = r.endHolds(grantsOf(lease))
 	}
 	return func() {
 		switch {
@@ -372,6 +373,20 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 			r.Log(false, "slot given back", "held", hold)
 		}
 	}
+}
+
+// endHolds ends the holds of slots that were given back unused.
+func (r *Run) endHolds(grants []locks.Grant) error {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	var all []error
+	for _, g := range grants {
+		err := r.Store.Can.Queue.Evict(ctx, []locks.Ref{g.Ref}, "nothing was begun with it")[0]
+		if err != nil && !errors.Is(err, locks.ErrLost) {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
 }
 
 // outlastsLease reports whether a hold that lasts for so long ends after the lease.

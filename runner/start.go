@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,11 +19,14 @@ import (
 // start starts the command, or becomes it. An outcome says why there is none.
 func (s *supervisor) start() *Outcome {
 	var err error
-	s.cmd.addGrant(s.lease.Grant())
+	s.cmd.addGrants(grantsOf(s.lease))
 	if !s.Close {
 		s.cmd.inherit = s.lease.Files()
 	}
 	if s.Exec {
+		if failed := s.beginHolds(); failed != nil {
+			return failed
+		}
 		return s.becomeCommand()
 	}
 	if s.lease.Term().Ends() {
@@ -35,6 +39,9 @@ func (s *supervisor) start() *Outcome {
 		if !s.OnlyWarn && s.clock() >= s.renewer.StopAt() { // the command would be stopped at once
 			return s.tooLate(s.lease, errTooLate)
 		}
+	}
+	if failed := s.beginHolds(); failed != nil {
+		return failed
 	}
 	if err := s.status.serve(heldLease{lease: s.lease, onLost: s.renewer.RenewSoon}); err != nil {
 		s.Log(false, "status socket unavailable", "error", err)
@@ -65,12 +72,34 @@ func (s *supervisor) start() *Outcome {
 	if s.watchdog != nil {
 		s.Relay.Watch(s.watchdog.socket)
 	}
-	if s.later != nil {
-		s.later()
+	for _, work := range s.later {
+		work()
 	}
 	s.Log(false, "command started", "pid", s.pid)
 	s.warn(false)
 	return nil
+}
+
+// beginHolds begins the holds of the names that were granted before the last one: they count from the start of
+// the command. An outage is that of a slot that cannot be kept.
+func (s *supervisor) beginHolds() *Outcome {
+	if s.Request.Hold == 0 || len(s.Earlier) == 0 {
+		return nil
+	}
+	limit := releaseLimit
+	if s.renewer != nil {
+		limit = s.renewer.StopAt().Sub(s.clock())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	err := s.lease.Hold(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, new(*locks.EvictedError)):
+		return s.lostBefore(Busy, takenBack(err))
+	}
+	return s.lostBefore(Refused, fmt.Errorf("its hold cannot begin: %v", err))
 }
 
 // startProcess starts the command as a child of the watchdog, or of golock if there is no watchdog.

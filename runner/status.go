@@ -15,11 +15,11 @@ import (
 // release, renew). It listens while golock still waits, which makes the start faster, and answers
 // once it has a lease. Its methods may be called on nil.
 type statusServer struct {
-	run      *Run
-	listener *held.Listener // nil as long as the server does not listen
-	lease    atomic.Pointer[heldLease]
-	lost     atomic.Bool // set when the slot is lost, will be lost soon, or was given back
-	fault    atomic.Pointer[error]
+	run       *Run
+	listeners []*held.Listener // one for each name; empty as long as the server does not listen
+	lease     atomic.Pointer[heldLease]
+	lost      atomic.Bool // set when the slot is lost, will be lost soon, or was given back
+	fault     atomic.Pointer[error]
 }
 
 type heldLease struct {
@@ -31,18 +31,22 @@ type heldLease struct {
 // open begins to listen, unless it already does or is to have no socket. If there is no directory,
 // it listens on an abstract socket.
 func (s *statusServer) open() error {
-	if s == nil || s.listener != nil || s.run.Sockets == nil {
+	if s == nil || len(s.listeners) > 0 || s.run.Sockets == nil {
 		return nil
 	}
 	dir, noDirectory := s.run.Sockets()
-	listener, err := held.Listen(dir, s.run.Request.Ref.String(), s.answer, s.failed)
-	switch {
-	case err != nil && noDirectory != nil:
-		return fmt.Errorf("%w; %w", noDirectory, err)
-	case err != nil:
-		return err
+	for _, r := range s.run.requests() {
+		listener, err := held.Listen(dir, r.Ref.String(), s.answer, s.failed)
+		switch {
+		case err != nil && noDirectory != nil:
+			err = fmt.Errorf("%w; %w", noDirectory, err)
+			fallthrough
+		case err != nil:
+			s.close()
+			return err
+		}
+		s.listeners = append(s.listeners, listener)
 	}
-	s.listener = listener
 	return nil
 }
 
@@ -80,10 +84,13 @@ func (s *statusServer) markLost() {
 }
 
 func (s *statusServer) close() {
-	if s != nil && s.listener != nil {
-		s.listener.Close()
-		s.listener = nil
+	if s == nil {
+		return
 	}
+	for _, listener := range s.listeners {
+		listener.Close()
+	}
+	s.listeners = nil
 }
 
 func (s *statusServer) answer(ctx context.Context, q held.Question) error {

@@ -29,7 +29,7 @@ type supervisor struct {
 	status   *statusServer    // nil if there is no status socket
 	lease    locks.Lease      // nil before the grant
 	renewer  *renewal.Renewer // nil if the lease does not expire
-	later    func()           // called when the command has started; nil if the store has nothing to do then
+	later    []func()         // called when the command has started
 	pending  []syscall.Signal
 
 	preexisting []proctree.Process

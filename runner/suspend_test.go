@@ -153,6 +153,7 @@ func TestAnsweredAtTheLastMoment(t *testing.T) {
 		if isQueued {
 			ticket := locks.Ticket(queuedTicket{})
 			w.queued.Store(&ticket)
+			w.hasTurn.Store(true)
 		}
 		close(w.ended)
 		if _, failed := w.timedOut(); failed == nil || failed.Kind != want || !isQueued && failed.Err != answer {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"golock/locks"
+	"golock/runner/renewal"
 	"golock/signals"
 )
 
@@ -46,11 +47,15 @@ type waiter struct {
 	*Run
 	watchdog *watchdog
 	status   *statusServer
+	began    time.Time       // when the run began, for messages
 	unwanted func() *Outcome // checked at every wake-up; an outcome ends the waiting; may be nil
 
 	begins time.Time // when the attempt asks the store
 	*attempt
-	noted   bool                   // golock has noticed that the attempt has queued
+	turn    int                    // the number of names that the run holds, as far as golock has noticed
+	keeper  *renewal.Renewer       // renews the slots of these names; nil if they need no renewal
+	kept    *leases                // what the keeper renews
+	noted   bool                   // golock has noticed that the attempt has queued for the next name
 	warned  bool                   // golock has warned of what makes the waiting slower
 	pending []syscall.Signal       // signals for the command that came while the run waited
 	made    atomic.Pointer[string] // the path of a directory that the store had to make; nil if there is none
@@ -58,7 +63,7 @@ type waiter struct {
 }
 
 // wait returns the lease, or how the run failed.
-func (w *waiter) wait() (locks.Lease, *Outcome) {
+func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 	if w.unwanted == nil {
 		w.unwanted = func() *Outcome { return nil }
 	}
@@ -79,6 +84,10 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 		w.noteMade() // the store may have made the directory after the last look
 		w.endProgress(false)
 		w.cancel()
+		w.stopKeeping()
+		if lease == nil {
+			w.dropHeld()
+		}
 		if w.Terminal {
 			w.Relay.DropStop()
 		}
@@ -86,6 +95,9 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 	for {
 		w.noteMade()
 		failed := w.unwanted()
+		if failed == nil {
+			failed = w.keepHeld()
+		}
 		if failed != nil {
 			_ = w.leave(releaseLimit) // no person waits for the end, so it may take longer than leaveLimit
 			return nil, failed
@@ -107,6 +119,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 			return nil, w.refusal(err)
 		}
 		w.makeReady()
+		w.Relay.WakeAt(int64(w.keepAt()))
 		deadline := w.deadline()
 		sig, hasCome := w.Relay.Next(untilFirst(deadline, w.due))
 		if !hasCome && !deadline.IsZero() && !time.Now().Before(deadline) {
@@ -122,7 +135,7 @@ func (w *waiter) wait() (locks.Lease, *Outcome) {
 // deadline returns when the waiting ends, or zero if it has no limit. As long as the attempt has not
 // queued, tryLimit can be longer than --wait.
 func (w *waiter) deadline() time.Time {
-	if w.Wait > 0 && w.queued.Load() == nil {
+	if w.Wait > 0 && !w.hasTurn.Load() {
 		return w.begins.Add(max(w.Wait, w.tryLimit()))
 	}
 	return w.view.Until
@@ -166,7 +179,8 @@ func (w *waiter) noteMade() {
 // again. It drops errors, because they come again when the command starts.
 func (w *waiter) makeReady() {
 	at := w.place.Load()
-	if time.Now().Before(w.begins) || w.noted && (at == 0 || at > nearPlaces) {
+	isFar := w.turn == 0 && w.noted && (at == 0 || at > nearPlaces) // a watchdog also gives back what is held already
+	if time.Now().Before(w.begins) || isFar {
 		w.watchdog.dismiss()
 		w.status.close()
 		return
@@ -177,20 +191,20 @@ func (w *waiter) makeReady() {
 
 // noteQueued reports once that the attempt has queued.
 func (w *waiter) noteQueued() {
-	ticket := w.queued.Load()
-	if w.noted || ticket == nil {
+	w.sayReplaced()
+	if w.noted || w.queued.Load() == nil {
 		return
 	}
 	w.noted = true
-	w.sayReplaced(*ticket)
-	w.Log(false, "waiting")
+	w.Log(false, "waiting", w.lockPair()...)
 	if w.Waits == nil && !w.NotesHolders {
 		return
 	}
 	if w.view.Began.IsZero() {
-		w.view.Name, w.view.Began = w.Request.Name, time.Now()
+		w.view.Began = time.Now()
 		w.lookedAt = w.view.Began.Add(-lookPause)
 	}
+	w.view.Name = w.current().Name
 	w.report()
 	if w.NotesHolders && len(w.waitedFor) == 0 && w.looks == nil && w.mayLook() {
 		w.look()
@@ -207,10 +221,9 @@ func (w *waiter) warnOfWaiting() {
 
 // received takes the result of an attempt that has ended by itself.
 func (w *waiter) received() (locks.Lease, *Outcome) {
-	if w.ticket != nil && !w.noted {
-		w.sayReplaced(w.ticket)
-	}
+	w.sayReplaced()
 	if w.err != nil {
+		w.dropHeld()
 		return nil, w.refusal(w.err)
 	}
 	if term := w.lease.Term(); term.Ends() && locks.BootTime() >= term.End() {
@@ -221,8 +234,8 @@ func (w *waiter) received() (locks.Lease, *Outcome) {
 	return w.lease, nil
 }
 
-func (w *waiter) sayReplaced(ticket locks.Ticket) {
-	for _, e := range ticket.Replaced() {
+func (w *waiter) sayReplaced() {
+	for _, e := range w.replaced.take() {
 		w.Say("replaced " + e.Holder())
 	}
 }
@@ -243,9 +256,7 @@ func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 // the place in the queue was evicted. It is read before, because others may use the record
 // afterwards.
 func (w *waiter) leave(limit time.Duration) (evicted error) {
-	if ticket := w.queued.Load(); ticket != nil {
-		evicted = (*ticket).Evicted()
-	}
+	evicted = w.evicted()
 	lease, err := w.giveUp(limit)
 	switch {
 	case lease != nil:
@@ -253,9 +264,11 @@ func (w *waiter) leave(limit time.Duration) (evicted error) {
 			evicted = lease.Evicted()
 		}
 		w.release(lease, true, 0)()
+		return evicted
 	case errors.As(err, new(*locks.EvictedError)):
 		evicted = err
 	}
+	w.dropHeld()
 	return evicted
 }
 
@@ -266,17 +279,17 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	switch {
 	case lease != nil, !cancelled, errors.As(err, new(*locks.OutageError)):
 		return w.received() // the slot was granted just in time
-	case w.queued.Load() == nil && w.Store.IsNetworked:
+	case !w.hasTurn.Load() && w.Store.IsNetworked:
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}
+	w.dropHeld()
 	return nil, &Outcome{Kind: Busy, Err: w.whyBusy()}
 }
 
 // ignores reports whether a signal has no effect because the caller ignores it. TERM after an
 // eviction has an effect.
 func (w *waiter) ignores(sig syscall.Signal) bool {
-	ticket := w.queued.Load()
-	if sig == unix.SIGTERM && ticket != nil && (*ticket).Evicted() != nil {
+	if sig == unix.SIGTERM && w.evicted() != nil {
 		return false
 	}
 	return w.Relay.Ignored(sig)
@@ -307,10 +320,11 @@ func (w *waiter) suspend() *Outcome {
 		w.endProgress(true)
 		w.Log(false, "left the queue", "signal", "TSTP")
 	}
+	w.stopKeeping()
 	w.Relay.Suspend()
 	if ref, err := locks.NewRef(w.Request.Name); err == nil {
-		w.Request.Ref.ID = ref.ID // an ID that has left a queue never joins it again
-		w.watchdog.dismiss()      // the watchdog would release the old ID
+		w.renumber(ref)      // an ID that has left a queue never joins it again
+		w.watchdog.dismiss() // the watchdog would release the old ID
 		w.status.close()
 	}
 	w.begin(max(time.Until(w.begins), 0))
@@ -332,18 +346,21 @@ func (w *waiter) refusal(err error) *Outcome {
 			busy.Holders, busy.Waiters = found.Holders, max(busy.Waiters, found.Waiters)
 		}
 		return &Outcome{Kind: Busy, Err: err}
+	case errors.As(err, new(*takenBackError)):
+		return w.lostBefore(Busy, err)
 	case errors.As(err, new(*locks.EvictedError)):
-		return &Outcome{Kind: Busy, Err: fmt.Errorf("the place in the queue of %q is lost: %w", w.Request.Name, err)}
+		return &Outcome{Kind: Busy, Err: fmt.Errorf("the place in the queue of %q is lost: %w", w.current().Name, err)}
 	}
 	return &Outcome{Kind: Refused, Err: err}
 }
 
 // whyBusy asks the store for the holders and waiters, for the message.
 func (w *waiter) whyBusy() *locks.BusyError {
-	busy := &locks.BusyError{Name: w.Request.Name}
+	name := w.current().Name
+	busy := &locks.BusyError{Name: name}
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
-	entries, _ := w.Store.Entries(ctx, w.Request.Name)
+	entries, _ := w.Store.Entries(ctx, name)
 	for _, e := range entries {
 		if e.State == locks.Holding {
 			busy.Holders = append(busy.Holders, e)

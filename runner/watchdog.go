@@ -104,7 +104,7 @@ func (w *watchdog) spawn() error {
 		return fmt.Errorf("starting the watchdog from %s: %w", ownProgram, err)
 	}
 	w.socket = pair[0]
-	w.send(msgLeaseRef, 0, r.Address, r.Request.Ref.String())
+	w.send(msgLeaseRef, 0, append([]string{r.Address}, r.ids()...)...)
 	return nil
 }
 

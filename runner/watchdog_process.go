@@ -138,7 +138,7 @@ func (w *watchdogProcess) obey() {
 		}
 		switch m.kind {
 		case msgLeaseRef:
-			w.lease.url, w.lease.id = m.texts[0], m.texts[1]
+			w.lease.url, w.lease.ids = m.texts[0], m.texts[1:]
 		case msgStart:
 			w.deadline = locks.Instant(m.number)
 			w.start(m.texts)

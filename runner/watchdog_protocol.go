@@ -21,7 +21,7 @@ type messageKind byte
 
 const (
 	// messages from golock to the watchdog
-	msgLeaseRef messageKind = iota + 1 // texts: the store's URL, the lease's ID; to release in golock's stead
+	msgLeaseRef messageKind = iota + 1 // texts: the store's URL, the IDs of the leases; to release in golock's stead
 	msgStart                           // number: the deadline; texts: variables for the command
 	msgDeadline                        // number: the deadline, on CLOCK_BOOTTIME
 	msgReap                            // golock knows of the command's end

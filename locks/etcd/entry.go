@@ -115,6 +115,8 @@ func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, e
 		return e.join(ctx, l)
 	case queue.Renew:
 		return e.renew(ctx, l)
+	case queue.Hold:
+		return e.beginHold(ctx, l)
 	case queue.Release, queue.Leave:
 		return e.leave(ctx, l, step)
 	case queue.Evict:

@@ -57,19 +57,54 @@ func (e *entry) takingOperations(ctx context.Context, l *link, want *queue.Entry
 	r.Since = now
 	text := r.text(now)
 	all = []operation{put(e.holder(e.id), text, e.ownLease)}
-	hold := e.request.Hold
-	if hold <= 0 {
+	if e.request.GrantHold() == 0 {
 		return all, nil
 	}
+	if err := e.leaseHold(ctx, l, e.request.GrantHold()); err != nil {
+		return nil, err
+	}
+	return append(all, put(e.hold(e.id), text, e.holdLease)), nil
+}
+
+// leaseHold makes the lease of a hold, or prolongs it.
+func (e *entry) leaseHold(ctx context.Context, l *link, hold time.Duration) error {
 	seconds := hold / time.Second
 	if hold%time.Second > 0 {
 		seconds++
 	}
 	e.leasedHold = true
-	if _, err := l.grant(ctx, e.holdLease, min(seconds, maxLease)*time.Second); err != nil {
-		return nil, err
+	_, err := l.grant(ctx, e.holdLease, min(seconds, maxLease)*time.Second)
+	return err
+}
+
+// beginHold is a renewal with which the hold begins.
+func (e *entry) beginHold(ctx context.Context, l *link) (a lease.Answer, err error) {
+	a, err = e.renew(ctx, l)
+	if err != nil || a.Verdict != queue.Held {
+		return a, err
 	}
-	return append(all, put(e.hold(e.id), text, e.holdLease)), nil
+	own, _, err := e.holderNow(ctx, l)
+	if err != nil {
+		return a, err
+	}
+	if own == nil {
+		a.Verdict = queue.Lost
+		return a, nil
+	}
+	if err := e.leaseHold(ctx, l, e.request.LaterHold()); err != nil {
+		return a, err
+	}
+	o, err := l.commit(ctx, transaction{
+		conditions: []condition{changedAt(own.key, own.changed)},
+		then:       []operation{put(e.hold(e.id), own.value, e.holdLease)},
+	})
+	if err == nil && !o.succeeded { // somebody has evicted it, or its age was written
+		err = lease.NoAnswer{}
+	}
+	if err == nil {
+		e.granted = e.store.clock()
+	}
+	return a, err
 }
 
 // maxLease is the longest lease of etcd that a duration can express, in seconds.

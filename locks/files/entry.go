@@ -73,14 +73,14 @@ func (s *Store) newEntry(r locks.Request) *entry {
 		TTL: r.TTL,
 	}
 	e.member.State, e.member.Claim, e.member.Replace, e.member.Reachable = queue.Waiting, r.Claim, r.Replace, true
-	e.member.ttl, e.member.hold = r.TTL, max(r.Hold, 0)
+	e.member.ttl, e.member.hold = r.TTL, r.GrantHold()
 	return e
 }
 
 // Ask implements lease.Entry.
 func (e *entry) Ask(ctx context.Context, step queue.Step) (lease.Answer, locks.Instant, error) {
 	do := map[queue.Step]func(context.Context) (lease.Answer, error){
-		queue.Join: e.join, queue.Renew: e.renew, queue.Release: e.release, queue.Leave: e.leave, queue.Evict: e.evict,
+		queue.Join: e.join, queue.Renew: e.renew, queue.Hold: e.hold, queue.Release: e.release, queue.Leave: e.leave, queue.Evict: e.evict,
 	}[step]
 	if step == queue.Release || step == queue.Leave {
 		e.givenUp.Store(true)
@@ -229,6 +229,20 @@ func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
 		return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Evicted, By: m.Evicted}}, nil
 	}
 	return e.held(queue.Held, m.Entry), nil
+}
+
+// hold is a renewal with which the hold begins.
+func (e *entry) hold(ctx context.Context) (a lease.Answer, err error) {
+	a, err = e.renew(ctx)
+	if err != nil || a.Verdict != queue.Held {
+		return a, err
+	}
+	r, err := e.step(queue.Hold).decide(ctx)
+	if err != nil {
+		return a, err
+	}
+	a.Outcome = r.Outcome
+	return a, nil
 }
 
 // find gives the entry as it holds now, or locks.ErrLost.

@@ -285,6 +285,9 @@ func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
 		if m.granted == 0 && sameClock && (was != queue.Holding || mine && m.hold > 0) {
 			m.granted = p.store.clock()
 		}
+		if m.ID == p.member.ID && p.question.Step == queue.Hold { // the hold counts from now
+			m.granted, m.hold = p.store.clock(), p.entry.request.LaterHold()
+		}
 	}
 	return m, true
 }

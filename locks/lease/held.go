@@ -12,8 +12,9 @@ import (
 // Lease implements locks.Lease, for a slot of this process or of another one
 // (Attach).
 type Lease struct {
-	entry Entry
-	store string
+	entry   Entry
+	store   string
+	hasHold bool // there is a hold that Hold begins
 
 	mu       sync.Mutex // guards what follows; not held while the store is asked
 	grant    locks.Grant
@@ -26,8 +27,11 @@ type Lease struct {
 // releaseLimit bounds a release whose caller has no limit. Without an answer the lease expires.
 const releaseLimit = 2 * time.Second
 
-func newLease(store string, e Entry, a Answer, sent locks.Instant) *Lease {
-	return &Lease{store: store, entry: e, grant: a.Grant, epoch: a.Epoch, term: locks.Term{Asked: sent, TTL: a.TTL}}
+func newLease(t *Ticket, a Answer, sent locks.Instant) *Lease {
+	return &Lease{
+		store: t.store, entry: t.entry, hasHold: t.request.LaterHold() > 0,
+		grant: a.Grant, epoch: a.Epoch, term: locks.Term{Asked: sent, TTL: a.TTL},
+	}
 }
 
 // Attach implements locks.Leases. The first renewal tells what is not known yet, as the
@@ -68,6 +72,18 @@ func (l *Lease) Renew(ctx context.Context) (locks.Term, error) {
 // Confirm implements locks.Lease.
 func (l *Lease) Confirm(ctx context.Context) error {
 	a, sent, err := request(ctx, l.store, l.entry, queue.Renew, nil)
+	if err != nil {
+		return Located(l.store, err)
+	}
+	return l.renewed(a, sent)
+}
+
+// Hold implements locks.Lease. The hold is part of the request, so an attached lease has none.
+func (l *Lease) Hold(ctx context.Context) error {
+	if !l.hasHold {
+		return nil
+	}
+	a, sent, err := request(ctx, l.store, l.entry, queue.Hold, nil)
 	if err != nil {
 		return Located(l.store, err)
 	}

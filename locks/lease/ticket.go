@@ -76,7 +76,7 @@ func (t *Ticket) joined(a Answer, sent locks.Instant) error {
 	t.postponed, t.quarantine = false, nil
 	switch {
 	case a.Verdict == queue.Granted:
-		t.lease = newLease(t.store, t.entry, a, sent)
+		t.lease = newLease(t, a, sent)
 		return nil
 	case a.Verdict == queue.Queued:
 		t.nap, t.place = a.Nap, a.Place
@@ -124,7 +124,7 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			giveUp(&t.request, t.store, t.entry)
 			return nil, err
 		case a.Verdict == queue.Granted:
-			return newLease(t.store, t.entry, a, sent), nil
+			return newLease(t, a, sent), nil
 		case ctx.Err() != nil:
 			giveUp(&t.request, t.store, t.entry)
 			return nil, t.why(ctx, outage)

@@ -227,7 +227,7 @@ func (f *lockFile) newEntry(name string, r *record) locks.Entry {
 	host, _ := os.Hostname()
 	e := locks.Entry{
 		Name: name, Ref: locks.Ref{Key: locks.KeyOf(name), ID: r.id}, State: locks.Waiting, Claim: r.claim(),
-		Host: host, PID: int(r.pid), UID: int(r.uid), Since: time.UnixMicro(r.since), Evicted: r.evictor, Note: r.note(),
+		Host: host, PID: int(r.pid), UID: int(r.uid), Since: time.UnixMicro(r.since), Evicted: r.evictor, Note: r.word(noteWord), Next: r.word(nextWord),
 	}
 	if age, known := f.momentOfRead().age(r); known {
 		e.SetAge(age)

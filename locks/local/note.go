@@ -1,26 +1,37 @@
 package local
 
-import "strings"
+import (
+	"strings"
+
+	"golock/locks"
+)
 
 // record.extra consists of words of the form KEY=VALUE, each ended by a zero. A version of golock keeps the
 // words that it does not know.
 
-// noteWord begins the word that says why an entry is there (locks.Request.Note).
-const noteWord = "note="
+// noteWord begins the word that says why an entry is there (locks.Request.Note), nextWord the one that says
+// which name its run takes next (locks.Request.Next).
+const (
+	noteWord = "note="
+	nextWord = "next="
+)
 
-// noteExtra returns the text of record.extra for a note.
-func noteExtra(note string) string {
-	if note == "" {
-		return ""
+// extraOf returns the text of record.extra for a request.
+func extraOf(r *locks.Request) (extra string) {
+	if r.Note != "" {
+		extra = noteWord + r.Note + "\x00"
 	}
-	return noteWord + note + "\x00"
+	if r.Next != "" {
+		extra += nextWord + r.Next + "\x00"
+	}
+	return extra
 }
 
-// note returns the note of a record, or "" if it has none. A full record has no room for one.
-func (r *record) note() string {
+// word returns the value of a word of a record, or "" if it has none. A full record has no room for any.
+func (r *record) word(key string) string {
 	for word := range strings.SplitSeq(r.extra, "\x00") {
-		if note, found := strings.CutPrefix(word, noteWord); found {
-			return note
+		if value, found := strings.CutPrefix(word, key); found {
+			return value
 		}
 	}
 	return ""

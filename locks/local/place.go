@@ -228,8 +228,8 @@ func (p *place) take(tab *table) (*lease, error) {
 	p.self.state, p.self.fence, p.self.slots, p.self.since = stateHolding, tab.fence, slots, now
 	granted := p.clock.now()
 	p.self.written = int64(granted)
-	if p.request.Hold > 0 {
-		p.self.holdUntil, p.self.boot = int64(granted.Add(p.request.Hold)), procfs.BootID()
+	if p.request.GrantHold() > 0 {
+		p.self.beginHold(granted, p.request.GrantHold())
 	}
 	if err := f.write(tab, &p.self); err != nil {
 		return nil, err

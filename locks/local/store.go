@@ -62,7 +62,7 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 
 // newRecord describes a request of this process.
 func (s *Store) newRecord(r locks.Request, c clock) record {
-	self := record{index: noIndex, extra: noteExtra(r.Note), command: strings.Join(append(slices.Clone(r.Command), ""), "\x00"), stored: stored{
+	self := record{index: noIndex, extra: extraOf(&r), command: strings.Join(append(slices.Clone(r.Command), ""), "\x00"), stored: stored{
 		id: r.Ref.ID, uid: uint32(s.roots.euid), pid: uint32(os.Getpid()), pidNS: procfs.Namespace("pid"),
 		weight: uint32(r.Claim.Weight), max: uint32(r.Claim.Max), priority: int32(r.Claim.Priority),
 		since:   time.Now().UnixMicro(),
@@ -85,6 +85,38 @@ type lease struct {
 
 // Evicted implements locks.Lease.
 func (l *lease) Evicted() error { return l.place.evicted() }
+
+// Hold implements locks.Lease.
+func (l *lease) Hold(ctx context.Context) error {
+	p := l.place
+	if p.request.LaterHold() == 0 {
+		return nil
+	}
+	f := p.file
+	if err := f.gate(ctx, unix.F_WRLCK, gateLimit); err != nil {
+		return err
+	}
+	defer f.openGate()
+	tab, err := f.read()
+	if err != nil {
+		return &locks.PathError{Path: f.path, Err: err}
+	}
+	at := slices.IndexFunc(tab.records, func(r record) bool { return r.id == p.self.id && r.state == stateHolding })
+	if at < 0 {
+		return locks.ErrLost
+	}
+	r := &tab.records[at]
+	if r.evictor != "" {
+		return &locks.EvictedError{By: r.evictor}
+	}
+	r.beginHold(p.clock.now(), p.request.LaterHold())
+	return f.writeAt(r.encode(), recordOffset(r.index))
+}
+
+// beginHold begins the hold of a record.
+func (r *record) beginHold(from locks.Instant, hold time.Duration) {
+	r.holdUntil, r.boot = int64(from.Add(hold)), procfs.BootID()
+}
 
 // unlockWaitByte wakes the next waiter, which looks and sleeps again. The start of the command does
 // not have to wait for that.

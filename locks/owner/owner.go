@@ -17,16 +17,17 @@ type Owner struct {
 	Runs    bool     `json:"runs,omitempty"` // locks.Keeper.HasCommand
 	Command []string `json:"command,omitempty"`
 	Note    string   `json:"note,omitempty"` // locks.Request.Note
+	Next    string   `json:"next,omitempty"` // locks.Request.Next
 }
 
-// maxCommand is the number of bytes of a note and a command together that are kept.
+// maxCommand is the number of bytes of a note, the next name and a command together that are kept.
 const maxCommand = 1024
 
 // This returns the owner of a request of this process.
 func This(r locks.Request) Owner {
-	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Keeper.HasCommand(), Note: r.Note}
+	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Keeper.HasCommand(), Note: r.Note, Next: r.Next}
 	o.Host, _ = os.Hostname()
-	room := max(maxCommand-len(r.Note), 0) // thousands of entries must fit into one answer of a store
+	room := max(maxCommand-len(r.Note)-len(r.Next), 0) // thousands of entries must fit into one answer of a store
 	for _, word := range r.Command {
 		if len(word) >= room {
 			o.Command = append(o.Command, word[:room]+"…")
@@ -45,7 +46,7 @@ const maxWords = 128
 // Limit shortens texts that others have written, so that a listing of thousands of entries fits
 // into memory.
 func (o *Owner) Limit() {
-	o.Host, o.User, o.Note = cut(o.Host, maxName), cut(o.User, maxName), cut(o.Note, maxNote)
+	o.Host, o.User, o.Next, o.Note = cut(o.Host, maxName), cut(o.User, maxName), cut(o.Next, maxName), cut(o.Note, maxNote)
 	room := maxCommand
 	var words []string
 	for i, word := range o.Command {
@@ -59,7 +60,7 @@ func (o *Owner) Limit() {
 	o.Command = words
 }
 
-// maxName is the number of bytes of a host's or user's name that are kept.
+// maxName is the number of bytes of a name of a host, a user or a lock that are kept.
 const maxName = 255
 
 // maxNote is the number of bytes of a note that are kept: that of the longest one.
@@ -77,7 +78,7 @@ func cut(text string, limit int) string {
 // out.
 func (o Owner) Describe(e *locks.Entry) {
 	e.Host, e.PID, e.UID, e.User, e.Runs, e.Command = o.Host, o.PID, int(o.UID), o.User, o.Runs, o.Command
-	e.Note = o.Note
+	e.Note, e.Next = o.Note, o.Next
 	if host, err := os.Hostname(); err != nil || host != o.Host {
 		e.UID = -1
 	}

@@ -18,7 +18,7 @@ func (e *Entry) Stored(ttl, hold time.Duration) *locks.Stored {
 // what is given up or evicted goes.
 func (d *decision) needsAll() bool {
 	hasSlots := d.Own != nil && !d.Own.Invalid && (d.Own.State == Holding || d.Own.State == Offered)
-	return len(d.Invalid) > 0 && (d.q.Step == Join || d.q.Step == Renew && !hasSlots)
+	return len(d.Invalid) > 0 && (d.q.Step == Join || d.q.Step.Renews() && !hasSlots)
 }
 
 // repaired is what an eviction makes of an invalid entry that may hold: an exclusive holder, so that

@@ -30,7 +30,7 @@ func Decide(v View, q Question) Decision {
 	switch q.Step {
 	case Join:
 		d.join()
-	case Renew:
+	case Renew, Hold:
 		d.renew()
 	case Release, Leave:
 		d.release()
@@ -171,7 +171,7 @@ func (d *decision) offer() {
 // tellOfHold wakes a waiter that has become the first while a hold keeps the slots: only
 // the first one looks when the hold is over.
 func (d *decision) tellOfHold(first string) {
-	moved := d.q.Step != Join && d.q.Step != Renew || len(d.out.Replaced) > 0 && first != d.q.Entry.ID
+	moved := d.q.Step != Join && !d.q.Step.Renews() || len(d.out.Replaced) > 0 && first != d.q.Entry.ID
 	ended := func(e Entry) bool { return e.State == Ended }
 	if moved && (slices.ContainsFunc(d.Holders, ended) || slices.ContainsFunc(d.out.Put, ended)) {
 		d.out.Told = append(d.out.Told, first)

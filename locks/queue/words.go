@@ -8,14 +8,18 @@ type Step string
 const (
 	Join    Step = "join"    // enter the queue, or ask whether its turn has come
 	Renew   Step = "renew"   // prolong the lease, or restore it in a store that forgot it
+	Hold    Step = "hold"    // a renewal with which the hold begins (locks.Request.HoldsLater)
 	Release Step = "release" // give up the slot or the place
 	Leave   Step = "leave"   // a release before a grant is known: no hold stays behind
 	Evict   Step = "evict"   // take the slot or the place back from the owner
 	Look    Step = "look"    // hand out what is free, for no entry
 )
 
+// Renews reports whether the step prolongs a lease.
+func (s Step) Renews() bool { return s == Renew || s == Hold }
+
 // HasEntry reports whether who asks for the step has an entry already. (It may also be so of a Join.)
-func (s Step) HasEntry() bool { return s == Renew || s == Release || s == Leave }
+func (s Step) HasEntry() bool { return s.Renews() || s == Release || s == Leave }
 
 // Verdict is what a step came to.
 type Verdict string

@@ -90,7 +90,7 @@ func (s *Store) runScript(c call) command[reply] {
 			return s.run(ctx, client, c)
 		}
 		switch queue.Step(c.Mode) {
-		case queue.Join, queue.Renew:
+		case queue.Join, queue.Renew, queue.Hold:
 			return s.runReplicated(ctx, client, c)
 		default: // the other modes neither grant a slot nor prolong a lease
 			return s.run(ctx, client, c)

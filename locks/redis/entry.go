@@ -23,6 +23,7 @@ type entry struct {
 	mu         sync.Mutex // guards the fields below; it is not locked while the server is asked
 	call       call       // the call of the next step, without the record
 	ttl        time.Duration
+	hold       millis        // what counts from the step Hold; it never changes
 	record     *record       // nil as long as the record is not known
 	asked      locks.Instant // the time before the last Ask to join that was answered
 	subscribed bool
@@ -43,6 +44,7 @@ func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref, locks.ReplacedBy(r))
 	e.learn("", newRecord(r))
+	e.hold = wholeMillis(r.LaterHold())
 	e.call.Name, e.call.Within, e.call.NoWait, e.call.MaxQueue = r.Name, queue.Enclosing(r), r.NoWait, r.MaxQueue
 	return e
 }
@@ -50,7 +52,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 // Ask implements lease.Entry.
 func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent locks.Instant, err error) {
 	e.mu.Lock()
-	if e.fault != nil && (step == queue.Join || step == queue.Renew) {
+	if e.fault != nil && (step == queue.Join || step.Renews()) {
 		defer e.mu.Unlock()
 		return a, 0, e.fault
 	}
@@ -94,6 +96,9 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 func (e *entry) callOf(step queue.Step) call {
 	c := e.call
 	c.Mode, c.Record, c.Subscribed = string(step), e.record, e.subscribed
+	if step == queue.Hold {
+		c.Hold = e.hold
+	}
 	c.Every = millis(queue.AskEvery(e.ttl).Milliseconds())
 	return c
 }

@@ -31,6 +31,7 @@
 --            noRunID: the server does not tell its run_id; recheck: ms until the caller
 --            should ask again; quarantine: ms for which nothing else is in the way
 --   renew    held: epoch record name | lost | evicted: by
+--   hold     as renew; the hold counts from now: ask.hold, in ms
 --   release  released: existed epoch; leave is the same and leaves no hold behind
 --   evict    marked | lost
 --   list     list: name entries

@@ -31,9 +31,8 @@ type record struct {
 
 func newRecord(r locks.Request) *record {
 	order := uint64(math.MaxInt64) - uint64(int64(r.Claim.Priority)) // a higher priority sorts first
-	hold := r.Hold + time.Millisecond - 1                            // rounded up to ms
 	return &record{
-		TTL: millis(r.TTL.Milliseconds()), Hold: millis(hold.Milliseconds()), Weight: r.Claim.Weight, Max: r.Claim.Max,
+		TTL: millis(r.TTL.Milliseconds()), Hold: wholeMillis(r.GrantHold()), Weight: r.Claim.Weight, Max: r.Claim.Max,
 		Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order),
 		Replace: r.Replace, Owner: owner.This(r),
 	}
@@ -99,6 +98,9 @@ func (r *record) grant(ref locks.Ref) locks.Grant {
 
 // millis is a number of ms.
 type millis int64
+
+// wholeMillis is a duration, rounded up to ms.
+func wholeMillis(d time.Duration) millis { return millis((d + time.Millisecond - 1).Milliseconds()) }
 
 // duration converts a number of ms. It returns the longest duration if the number is too large.
 func (m millis) duration() time.Duration {

@@ -44,7 +44,8 @@ type call struct {
 	By         string   `json:"by"`              // who asks; the evicted entries are told
 	Age        millis   `json:"age"`             // for the mode sweep
 	Quarantine millis   `json:"quarantine"`
-	Every      millis   `json:"every"` // for a join: see queue.AskEvery
+	Every      millis   `json:"every"`          // for a join: see queue.AskEvery
+	Hold       millis   `json:"hold,omitempty"` // for the mode hold
 }
 
 // tag returns the beginning of all keys of a lock.

@@ -124,6 +124,11 @@ local function renew()
     end
     redis.call('HSET', E, id, cjson.encode(mine))
   end
+  if ask.mode == 'hold' then
+    local held = math.max(now - math.floor(tonumber(mine.since) / 1000), 0) -- a record's hold counts from the grant
+    mine.hold = math.min(held + ask.hold, MAXHOLD)
+    redis.call('HSET', E, id, cjson.encode(mine))
+  end
   lease(mine, id)
   return {verdict = 'held', epoch = epoch, record = mine, name = name}
 end
@@ -226,7 +231,7 @@ local function sweep()
 end
 
 local modes = {
-  join = join, renew = existing(renew), release = existing(release), leave = existing(release),
+  join = join, renew = existing(renew), hold = existing(renew), release = existing(release), leave = existing(release),
   evict = existing(evictEntry), list = list, sweep = sweep,
 }
 return cjson.encode(modes[ask.mode]())

@@ -43,7 +43,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	row.State, row.Claim, row.Replace = queue.Waiting, r.Claim, r.Replace
 	row.Claim.Ticket = 0 // the store gives them
 	row.ttl = r.TTL
-	row.hold, row.info = micros(r.Hold), infoOf(r)
+	row.hold, e.laterHold, row.info = micros(r.GrantHold()), micros(r.LaterHold()), infoOf(r)
 	return e
 }
 
@@ -84,7 +84,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		switch {
 		case a.Verdict == queue.Granted, a.Verdict == queue.Held && others:
 			e.keepOpen(others)
-		case step == queue.Renew:
+		case step.Renews():
 			e.closeConn()
 		}
 		return nil

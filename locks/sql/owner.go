@@ -13,6 +13,9 @@ import (
 // stands before the command, and after everything else.
 const noteField = "why"
 
+// nextField is the key of owner.Owner.Next. It stands before the note.
+const nextField = "wants"
+
 // infoOf describes a request of this process as the query of a URL. Its command comes last: what
 // there is no room for is cut off.
 func infoOf(r locks.Request) string {
@@ -22,6 +25,9 @@ func infoOf(r locks.Request) string {
 	}
 	if o.Runs {
 		fields.Set("runs", "1")
+	}
+	if o.Next != "" {
+		fields.Set(nextField, o.Next)
 	}
 	if o.Note != "" {
 		fields.Set(noteField, o.Note)
@@ -33,7 +39,7 @@ func infoOf(r locks.Request) string {
 func parseOwner(text string) owner.Owner {
 	fields, _ := url.ParseQuery(withoutCutEscape(text))
 	o := owner.Owner{
-		Host: fields.Get("host"), UID: -1, User: fields.Get("user"), Runs: fields.Has("runs"), Command: fields["word"], Note: fields.Get(noteField),
+		Host: fields.Get("host"), UID: -1, User: fields.Get("user"), Runs: fields.Has("runs"), Command: fields["word"], Note: fields.Get(noteField), Next: fields.Get(nextField),
 	}
 	o.PID, _ = strconv.Atoi(fields.Get("pid"))
 	if uid, err := strconv.ParseInt(fields.Get("uid"), 10, 64); err == nil {

@@ -44,7 +44,7 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 	t := &step{store: s, q: q, v: v, name: *v.name, rows: map[string]*row{}}
 	// The next step takes this one as proof that nothing was forgotten, so the epoch is
 	// checked. A name without an epoch has not had any entries yet.
-	if t.name.epoch != "" || q.Step == queue.Join || q.Step == queue.Renew {
+	if t.name.epoch != "" || q.Step == queue.Join || q.Step.Renews() {
 		t.checkEpoch()
 	}
 	seen := t.view()
@@ -272,6 +272,9 @@ func (t *step) row(e queue.Entry, d *queue.Decision, overdue time.Duration) row 
 		}
 		if e.ID == t.q.row.ID && t.q.Step != queue.Evict {
 			r.ends, r.due, r.conn, r.login = t.v.now+micros(r.ttl), 0, 0, t.v.login
+		}
+		if e.ID == t.q.row.ID && t.q.Step == queue.Hold {
+			r.hold = min(t.q.laterHold+t.v.now, locks.MaxMoment)
 		}
 		if e.Evicted != "" {
 			r.hold = 0

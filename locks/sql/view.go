@@ -59,6 +59,8 @@ type question struct {
 	row  row
 	turn int64 // of the attempt
 
+	laterHold int64 // the hold that counts from the step Hold, in us
+
 	isCrowded bool // an attempt before this one was refused, or not answered in time
 
 	place int   // its place when it looked last; 0 if that is not known

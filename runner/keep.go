@@ -1,0 +1,131 @@
+package runner
+
+import (
+	"errors"
+	"time"
+
+	"golock/locks"
+	"golock/runner/renewal"
+)
+
+// A waiter with several names renews the slots that it holds while it waits for the next one.
+
+// requests returns the requests of all names, in the order in which they are made.
+func (r *Run) requests() []locks.Request {
+	return append(r.Earlier[:len(r.Earlier):len(r.Earlier)], r.Request)
+}
+
+// Names returns the names of the run's locks, in the order in which it takes them.
+func (r *Run) Names() (names []string) {
+	for _, request := range r.requests() {
+		names = append(names, request.Name)
+	}
+	return names
+}
+
+// ids returns the IDs of the run's entries, in the order of its names.
+func (r *Run) ids() (ids []string) {
+	for _, request := range r.requests() {
+		ids = append(ids, request.Ref.String())
+	}
+	return ids
+}
+
+// logGrant logs a grant. waited counts from the start of the run.
+func (w *waiter) logGrant(name string, g locks.Grant) {
+	pairs := []any{"slots", append([]int{}, g.Slots...), "fence", g.Fence, "waited", time.Since(w.began), "id", g.Ref.String()}
+	if len(w.Earlier) > 0 {
+		pairs = append(pairs, "lock", name)
+	}
+	w.Log(false, "slot taken", pairs...)
+}
+
+// renumber gives the run a new ID.
+func (r *Run) renumber(ref locks.Ref) {
+	for i := range r.Earlier {
+		earlier := &r.Earlier[i].Ref
+		*earlier = ref.Beside(earlier.Key)
+	}
+	r.Request.Ref = ref.Beside(r.Request.Ref.Key)
+}
+
+// current returns the request that the run waits for.
+func (w *waiter) current() *locks.Request {
+	if len(w.Earlier) == 0 {
+		return &w.Request
+	}
+	return &w.wanted[min(w.turn, len(w.Earlier))]
+}
+
+// lockPair says which lock an event is about, where a run has several.
+func (w *waiter) lockPair() []any {
+	if len(w.Earlier) == 0 {
+		return nil
+	}
+	return []any{"lock", w.current().Name}
+}
+
+// keepHeld renews what the run holds while it waits for the next name. An outcome says that it is lost.
+func (w *waiter) keepHeld() *Outcome {
+	held := w.holding()
+	if len(held) > w.turn {
+		w.takeTurn(held)
+	}
+	if w.keeper == nil {
+		return nil
+	}
+	w.keeper.Step()
+	lost := w.keeper.Lost
+	switch {
+	case lost == nil:
+		return nil
+	case errors.As(lost, new(*locks.EvictedError)):
+		return w.lostBefore(Busy, takenBack(lost))
+	}
+	return w.lostBefore(Refused, errors.New(lost.Error())) // not ErrLost: no command has lost its slot
+}
+
+// takeTurn begins to renew what the run holds, and to wait for the next name.
+func (w *waiter) takeTurn(held []locks.Lease) {
+	for i := w.turn; i < len(held); i++ {
+		w.logGrant(w.wanted[i].Name, held[i].Grant())
+	}
+	w.turn, w.noted = len(held), false
+	w.view.Holders, w.view.Problem, w.looks = nil, "", nil // a look at the queue before is dropped
+	w.stopKeeping()
+	all := newLeases(w.names()[:len(held)], held)
+	if all.Term().Ends() {
+		w.kept = all
+		w.keeper = renewal.New(all, locks.BootTime, 0, w.Relay.Wake, w.Log)
+	}
+}
+
+// keepAt returns when keepHeld has something to do, or 0.
+func (w *waiter) keepAt() locks.Instant {
+	if w.keeper == nil {
+		return 0
+	}
+	return w.keeper.WakeAt()
+}
+
+// stopKeeping ends the renewals.
+func (w *waiter) stopKeeping() {
+	if w.keeper == nil {
+		return
+	}
+	w.keeper.Stop()
+	w.kept.close()
+	w.keeper, w.kept = nil, nil
+	w.Relay.WakeAt(0)
+}
+
+// dropHeld gives back what the run holds although it does not get the next name.
+func (w *waiter) dropHeld() {
+	held := w.holding()
+	if len(held) == 0 {
+		return
+	}
+	w.stopKeeping()
+	w.held.Store(nil)
+	w.release(newLeases(w.names()[:len(held)], held), true, 0)()
+}
