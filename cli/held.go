@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,7 @@ import (
 	"golock/config"
 	"golock/locks"
 	"golock/locks/open"
+	"golock/runner"
 	"golock/runner/held"
 	"golock/signals"
 )
@@ -96,13 +98,28 @@ func (c *heldCommand) still() error {
 // lost.
 func askOfRun(ctx context.Context, ref locks.Ref, store locks.KnownStore) error {
 	if store.IsLocalQueue {
-		return locks.Holds(ctx, store.Can.Queue, ref)
+		return holdsAll(ctx, store.Can.Queue, ref)
 	}
 	err := askHolder(ctx, ref, held.Still)
 	if err == held.ErrNobody {
 		return locks.ErrLost
 	}
 	return err
+}
+
+// holdsAll asks a local queue whether the run around this process has all its slots. The IDs of those beside ref
+// are in GOLOCK_HELD.
+func holdsAll(ctx context.Context, queue locks.Queue, ref locks.Ref) error {
+	for word := range strings.SplitSeq(os.Getenv(runner.EnvHeld), ",") {
+		other, err := locks.ParseRef(word)
+		if err != nil || other == ref || !other.IsOfRun(ref) {
+			continue
+		}
+		if err := locks.Holds(ctx, queue, other); err != nil {
+			return err
+		}
+	}
+	return locks.Holds(ctx, queue, ref)
 }
 
 type releaseCommand struct{ entryFlags }
@@ -191,7 +208,7 @@ func errOfRun(ref locks.Ref) error {
 // holder first, and then the store, as far as the store can tell.
 func ask(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Question) error {
 	if store.IsLocalQueue && q == held.Still {
-		return locks.Holds(ctx, store.Can.Queue, ref)
+		return holdsAll(ctx, store.Can.Queue, ref)
 	}
 	err := askHolder(ctx, ref, q)
 	if !errors.Is(err, held.ErrNobody) {

@@ -212,6 +212,7 @@ func (l *lister) list(ctx context.Context) (all []locks.Entry, failed error) {
 // entriesOf asks one store, and notes the commands that run without their slot.
 func (l *lister) entriesOf(ctx context.Context, store locks.KnownStore) ([]locks.Entry, error) {
 	entries, err := store.Entries(ctx, l.Name.text())
+	addWaitsFor(ctx, store, l.Name.text(), entries)
 	if store.Can.Unprotected != nil && err == nil {
 		unprotected, _ := store.Can.Unprotected(ctx, l.Name.text()) // the entries could be read
 		l.unprotected = append(l.unprotected, unprotected...)

@@ -116,6 +116,9 @@ func appendReport(fd int, run *runner.Run, o runner.Outcome, code int) error {
 		ExitCode: code, Outcome: outcomeText(&o), Slots: append([]int{}, o.Grant.Slots...), Fence: o.Grant.Fence,
 		Unlocked: o.Unlocked, PID: os.Getpid(), Command: run.Argv, Note: run.Request.Note,
 	}
+	if len(run.Earlier) > 0 {
+		line.Names = run.Names()
+	}
 	line.Host, _ = os.Hostname()
 	line.User = cmp.Or(run.User, strconv.Itoa(os.Geteuid()))
 	line.WaitedFor = reportHolders(o.WaitedFor, line.User)

@@ -5,6 +5,7 @@ package report
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"golock/locks"
@@ -29,7 +30,8 @@ type Line struct {
 	PID      int       `json:"pid"`
 	User     string    `json:"user"`
 	Command  []string  `json:"command"`
-	Note     string    `json:"note,omitempty"` // why the run was there
+	Note     string    `json:"note,omitempty"`  // why the run was there
+	Names    []string  `json:"names,omitempty"` // of a run with several names: all of them; Name, ID, Slots and Fence are of the last one
 
 	// WaitedFor are those who held the slot when the run first waited, or was turned away.
 	WaitedFor []Holder `json:"waited_for,omitempty"`
@@ -67,10 +69,25 @@ func parse(text []byte) (*Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	if locks.CheckName(line.Name) != nil || line.Outcome == "" || line.Since.IsZero() {
+	badName := func(name string) bool { return locks.CheckName(name) != nil }
+	if badName(line.Name) || slices.ContainsFunc(line.Names, badName) || line.Outcome == "" || line.Since.IsZero() {
 		return nil, errors.New("no name, outcome or since")
 	}
 	return line, nil
+}
+
+// each returns the line of each of the run's names.
+func (l *Line) each() []*Line {
+	if len(l.Names) == 0 {
+		return []*Line{l}
+	}
+	var all []*Line
+	for _, name := range l.Names {
+		one := *l
+		one.Name = name
+		all = append(all, &one)
+	}
+	return all
 }
 
 // End is when the run ended, in seconds since 1970.

@@ -21,7 +21,8 @@ func (f Filter) selects(l *Line) bool {
 	return (f.Name == "" || f.Name == l.Name) && (f.Since == 0 || l.End() >= f.Since)
 }
 
-// Read gives the selected lines of a report to add, in the order of the file. It gives a malformed
+// Read gives the selected lines of a report to add, in the order of the file. A run with several names has a
+// line for each of them. It gives a malformed
 // line to bad and goes on: the last one may be incomplete.
 func Read(from io.Reader, selected Filter, add func(*Line), bad func(number int, err error)) error {
 	lines := bufio.NewReader(from)
@@ -40,8 +41,12 @@ func Read(from io.Reader, selected Filter, add func(*Line), bad func(number int,
 		if problem != nil {
 			bad(n, problem)
 		}
-		if line != nil && selected.selects(line) {
-			add(line)
+		if line != nil {
+			for _, one := range line.each() {
+				if selected.selects(one) {
+					add(one)
+				}
+			}
 		}
 		if err == io.EOF {
 			return nil

@@ -32,6 +32,7 @@ type Row struct {
 	Since    string      `json:"since"`
 	Fence    int64       `json:"fence"`
 	Orphaned bool        `json:"orphaned"`
+	WaitsFor string      `json:"waits_for,omitempty"`     // only of a run that holds and waits for another of its names
 	HeldTill string      `json:"held_until,omitempty"`    // only for a hold
 	Expires  *int64      `json:"expires_in_ms,omitempty"` // only on stores with leases
 }
@@ -106,7 +107,7 @@ func rowOf(e locks.Entry, known users) Row {
 		Name: e.Name, Note: e.Note, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
 		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
 		Host: e.Host, PID: e.PID, User: known.of(e), Command: append([]string{}, e.Command...), Since: timestamp(e.Since.Round(time.Millisecond)),
-		Fence: e.Fence, Orphaned: e.Orphaned, HeldTill: timestamp(e.HeldTill),
+		Fence: e.Fence, Orphaned: e.Orphaned, WaitsFor: e.WaitsFor, HeldTill: timestamp(e.HeldTill),
 	}
 	if e.Ref != (locks.Ref{}) { // entries of a plain lock have no ID
 		row.ID = e.Ref.String()
@@ -230,6 +231,8 @@ func stateOf(e locks.Entry) string {
 		return "held until " + locks.ClockTime(e.HeldTill)
 	case e.Evicted != "":
 		return string(e.State) + ", evicted"
+	case e.WaitsFor != "":
+		return string(e.State) + ", waits for " + locks.Printable(e.WaitsFor, NameLimit)
 	}
 	return string(e.State)
 }
