@@ -93,6 +93,9 @@ func (l *lease) Hold(ctx context.Context) error {
 		return nil
 	}
 	f := p.file
+	if f == nil { // it was released
+		return locks.ErrLost
+	}
 	if err := f.gate(ctx, unix.F_WRLCK, gateLimit); err != nil {
 		return err
 	}

@@ -40,6 +40,14 @@ func Within(refs ...locks.Ref) Change { return func(r *locks.Request) { r.Within
 
 func Hold(d time.Duration) Change { return func(r *locks.Request) { r.Hold = d } }
 
+// HoldLater asks for a hold that begins with Lease.Hold.
+func HoldLater(d time.Duration) Change {
+	return func(r *locks.Request) { r.Hold, r.HoldsLater = d, true }
+}
+
+// Next names the lock that the run takes next.
+func Next(name string) Change { return func(r *locks.Request) { r.Next = name } }
+
 // MaxQueue sets how many waiters there may be.
 func MaxQueue(n int) Change { return func(r *locks.Request) { r.MaxQueue = &n } }
 

@@ -118,6 +118,7 @@ func queueTests() []test {
 		{"HoldEndsBehind", testHoldEndsBehind},
 		{"HoldOutlivesHolder", testHoldKilled},
 		{"HoldEvicted", testHoldEvicted},
+		{"HoldLater", testHoldLater},
 		{"Histories", testHistories},
 	}
 }

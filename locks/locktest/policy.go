@@ -281,3 +281,41 @@ func testHoldEvicted(t *testing.T, w *world) {
 	next.expect("granted")
 	ExpectGone(t, s, holder.ref)
 }
+
+// A hold that begins after the grant counts from its beginning. Without that nothing is held.
+func testHoldLater(t *testing.T, w *world) {
+	s := w.open()
+	Release(t, AcquireAtOnce(t, s, "n", HoldLater(time.Hour)))
+	Release(t, AcquireAtOnce(t, s, "n", NoWait)) // the slot was free at once
+
+	began := time.Now()
+	l := AcquireAtOnce(t, s, "n", HoldLater(time.Hour), Next("o"))
+	time.Sleep(1200 * time.Millisecond) // the hold is this much longer than one that counts from the grant
+	if e := List(t, s, "n")[0]; !e.HeldTill.IsZero() || e.Next != "o" {
+		t.Errorf("before the hold begins the entry is %+v", e)
+	}
+	for range 2 {
+		testkit.Must(t, l.Hold(t.Context()))
+	}
+	Renew(t, l)
+	Release(t, l)
+	e := List(t, s, "n")[0]
+	const blur = 10 * time.Millisecond
+	least := began.Add(time.Hour + 1200*time.Millisecond - blur)
+	if !e.Ended || e.HeldTill.Before(least) || e.HeldTill.After(time.Now().Add(time.Hour+2*time.Second)) {
+		t.Errorf("the hold lasts until %v, want %v at least: %+v", e.HeldTill, least, e)
+	}
+
+	if err := l.Hold(t.Context()); !errors.Is(err, locks.ErrLost) {
+		t.Errorf("the hold begins after the release: %v", err)
+	}
+	if s.Abilities().Leases == nil {
+		return // whoever evicts this process there sends it TERM
+	}
+	evicted := AcquireAtOnce(t, s, "evicted", HoldLater(time.Hour))
+	evict(t, s, evicted.Grant().Ref, "user anna")
+	if err := evicted.Hold(t.Context()); !errors.As(err, new(*locks.EvictedError)) {
+		t.Errorf("the hold of an evicted run begins: %v", err)
+	}
+	Release(t, evicted)
+}
