@@ -104,10 +104,14 @@ func (l *leases) Release(ctx context.Context) error {
 			failed = append(failed, l.named(i, err))
 		}
 	}
-	if len(failed) > 0 {
-		return errors.Join(failed...)
+	if len(failed) == 0 {
+		return lost
 	}
-	return lost
+	all := failed[0]
+	for _, err := range failed[1:] {
+		all = fmt.Errorf("%w; %w", all, err)
+	}
+	return all
 }
 
 // Term implements locks.Lease. It ends no later than any of the terms.
