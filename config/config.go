@@ -162,14 +162,14 @@ func (v *Values) checkAgreement() error {
 	for n, of := range v.Earlier {
 		for i, s := range v.settings {
 			one, last := of.found[i], v.found[i]
-			if s.OfEachName || slices.Equal(one.texts, last.texts) {
+			if s.OfEachName || isSame(s.Kind, one.texts, last.texts) {
 				continue
 			}
 			source, name := one.source, names[n]
 			if one.texts == nil {
 				source, name = last.source, v.lastName()
 			}
-			problem := fmt.Sprintf("counts for the lock %q only, and a run with several names has one %s for all: give it as a flag", name, s.Key)
+			problem := fmt.Sprintf("is that of the lock %q, not of all %d names, and a run has one for all of them: give it as a flag", name, len(names))
 			return &Error{Source: source, Problem: problem}
 		}
 	}
@@ -200,6 +200,19 @@ func CheckVariable(name, prefix string, settings []Setting) (isSetting bool, err
 		return false, &Error{Source: Source{Env: name}, Problem: problem + "; did you mean " + meant + "?"}
 	}
 	return false, nil
+}
+
+// isSame reports whether two values of a setting mean the same. A duration can be written in several ways.
+func isSame(kind Kind, a, b []string) bool {
+	if slices.Equal(a, b) {
+		return true
+	}
+	if kind != Duration || len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	one, errOne := ParseDuration(a[len(a)-1])
+	other, errOther := ParseDuration(b[len(b)-1])
+	return errOne == nil && errOther == nil && one == other
 }
 
 // add adds the next weaker source. get returns the value that the source has for a setting, or a value

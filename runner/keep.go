@@ -31,13 +31,23 @@ func (r *Run) ids() (ids []string) {
 	return ids
 }
 
-// logGrant logs a grant. waited counts from the start of the run.
+// logGrant logs a grant.
 func (w *waiter) logGrant(name string, g locks.Grant) {
-	pairs := []any{"slots", append([]int{}, g.Slots...), "fence", g.Fence, "waited", time.Since(w.began), "id", g.Ref.String()}
-	if len(w.Earlier) > 0 {
-		pairs = append(pairs, "lock", name)
+	slots, waited, id := append([]int{}, g.Slots...), time.Since(w.began), g.Ref.String()
+	if len(w.Earlier) == 0 {
+		w.Log(false, "slot taken", "slots", slots, "fence", g.Fence, "waited", waited, "id", id)
+		return
 	}
-	w.Log(false, "slot taken", pairs...)
+	w.Log(false, "slot taken", "slots", slots, "fence", g.Fence, "waited", waited, "id", id, "lock", name)
+}
+
+// logWaiting logs that the run has queued.
+func (w *waiter) logWaiting() {
+	if len(w.Earlier) == 0 {
+		w.Log(false, "waiting")
+		return
+	}
+	w.Log(false, "waiting", "lock", w.current().Name)
 }
 
 // renumber gives the run a new ID.
@@ -55,14 +65,6 @@ func (w *waiter) current() *locks.Request {
 		return &w.Request
 	}
 	return &w.wanted[min(w.turn, len(w.Earlier))]
-}
-
-// lockPair says which lock an event is about, where a run has several.
-func (w *waiter) lockPair() []any {
-	if len(w.Earlier) == 0 {
-		return nil
-	}
-	return []any{"lock", w.current().Name}
 }
 
 // keepHeld renews what the run holds while it waits for the next name. An outcome says that it is lost.

@@ -196,7 +196,7 @@ func (w *waiter) noteQueued() {
 		return
 	}
 	w.noted = true
-	w.Log(false, "waiting", w.lockPair()...)
+	w.logWaiting()
 	if w.Waits == nil && !w.NotesHolders {
 		return
 	}

@@ -29,6 +29,7 @@ each() { "$@" & }
 each $run --store local://$PWD/new --name a --jitter 0.01 --rewrite USR2:0 -- sh -c 'trap "exit 0" USR1; kill -USR2 $PPID; kill -USR1 $PPID; while :; do sleep 0.5; done'
 each env GOLOCK_TTL=5s $run --store $local --name a -- true
 each $run --store $local --name busy -- env -u GOLOCK_HELD $run --store $local --name busy -n -E 0 -- true
+each $run --store $local --name second -- env -u GOLOCK_HELD $run --store $local --name first --name second --wait 0.1 -E 0 -- true
 each $run --store $local --name queue -- sh -c 'env -u GOLOCK_HELD $run --store $local --name queue --report reports -- true &
 	until grep -q "still waiting\",\"name\":\"queue" log; do sleep 0.5; done; kill $!; wait $!'
 each sh -c 'export LISTEN_PID=$$; exec $run --store $local --name sockets -- true'

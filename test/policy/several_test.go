@@ -93,20 +93,19 @@ touch ran.$3
 func TestFirstNameIsKept(t *testing.T) {
 	t.Parallel()
 	w := &world{testkit.New(t, redistest.StoreURL(t))}
-	ttl := testkit.Slowed(time.Second)
-	seconds := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
-	holder := w.Lock("b", "--", "sleep", seconds(5*ttl)).Begin()
+	const ttl = 2 * time.Second
+	holder := w.Lock("b", "--", "sleep", "6").Begin()
 	w.Eventually("b is held", func() bool { return len(w.List("b")) == 1 })
 	began := time.Now()
-	p := w.run([]string{"b", "a"}, "--ttl", seconds(ttl), "--", "sh", "-c", "golock held; echo $? >held").Begin()
+	p := w.run([]string{"b", "a"}, "--ttl", ttl.String(), "--", "sh", "-c", "golock held; echo $? >held").Begin()
 	w.holdsAndWaits()
-	time.Sleep(3 * ttl)
+	time.Sleep(2 * ttl)
 	w.Lock("a", "-n", "--", "true").Run().Expect(t, 75)
 	holder.Expects(0)
 	if p.Expects(0); w.Read("held") != "0\n" {
 		t.Errorf("held: %q", w.Read("held"))
 	}
-	testkit.Lasted(t, began, 3*ttl, testkit.Patience)
+	testkit.Lasted(t, began, 2*ttl, testkit.Patience)
 	w.areFree("a", "b")
 }
 
