@@ -375,20 +375,6 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 	}
 }
 
-// endHolds ends the holds of slots that were given back unused.
-func (r *Run) endHolds(grants []locks.Grant) error {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
-	defer cancel()
-	var all []error
-	for _, g := range grants {
-		err := r.Store.Can.Queue.Evict(ctx, []locks.Ref{g.Ref}, "nothing was begun with it")[0]
-		if err != nil && !errors.Is(err, locks.ErrLost) {
-			all = append(all, err)
-		}
-	}
-	return errors.Join(all...)
-}
-
 // outlastsLease reports whether a hold that lasts for so long ends after the lease.
 func outlastsLease(hold time.Duration, lease locks.Lease) bool {
 	left := time.Duration(0)

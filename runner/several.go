@@ -48,6 +48,20 @@ func grantsOf(lease locks.Lease) (grants []locks.Grant) {
 	return grants
 }
 
+// endHolds ends the holds of slots that were given back unused.
+func (r *Run) endHolds(grants []locks.Grant) error {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
+	defer cancel()
+	var all []error
+	for _, g := range grants {
+		err := r.Store.Can.Queue.Evict(ctx, []locks.Ref{g.Ref}, "nothing was begun with it")[0]
+		if err != nil && !errors.Is(err, locks.ErrLost) {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
+}
+
 // Grant implements locks.Lease.
 func (l *leases) Grant() locks.Grant { return l.all[len(l.all)-1].Grant() }
 
@@ -114,19 +128,26 @@ func (l *leases) Release(ctx context.Context) error {
 	return all
 }
 
-// Term implements locks.Lease. It ends no later than any of the terms.
-func (l *leases) Term() (first locks.Term) {
+// Term implements locks.Lease. It ends with the first of the terms, and has the shortest TTL, so that every
+// lease is renewed often enough.
+func (l *leases) Term() locks.Term {
+	var ttl time.Duration
+	var end locks.Instant
 	for _, one := range l.all {
 		term := one.Term()
-		switch {
-		case !term.Ends():
-		case !first.Ends():
-			first = term
-		default:
-			first = locks.Term{Asked: min(first.Asked, term.Asked), TTL: min(first.TTL, term.TTL)}
+		if !term.Ends() {
+			continue
 		}
+		if ttl == 0 {
+			ttl, end = term.TTL, term.End()
+		}
+		ttl, end = min(ttl, term.TTL), min(end, term.End())
 	}
-	return first
+	if ttl == 0 {
+		return locks.Term{}
+	}
+	whole := locks.Term{TTL: ttl}.End().Sub(0)
+	return locks.Term{Asked: end.Add(-whole), TTL: ttl}
 }
 
 // Renew implements locks.Lease.

@@ -81,10 +81,14 @@ func (l *Line) each() []*Line {
 	if len(l.Names) == 0 {
 		return []*Line{l}
 	}
+	ref, noRef := locks.ParseRef(l.ID)
 	var all []*Line
 	for _, name := range l.Names {
 		one := *l
 		one.Name = name
+		if noRef == nil {
+			one.ID = ref.Beside(locks.KeyOf(name)).String()
+		}
 		all = append(all, &one)
 	}
 	return all

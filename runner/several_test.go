@@ -1,0 +1,107 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golock/locks"
+)
+
+// namedLease is one of several; it notes its release.
+type namedLease struct {
+	locks.Lasting
+	name     string
+	term     locks.Term
+	err      error // of every question
+	released *[]string
+}
+
+func (namedLease) Files() []int                    { return nil }
+func (l namedLease) Grant() locks.Grant            { return locks.Grant{Fence: int64(l.name[0])} }
+func (l namedLease) Evicted() error                { return l.err }
+func (l namedLease) Term() locks.Term              { return l.term }
+func (l namedLease) Confirm(context.Context) error { return l.err }
+
+func (l namedLease) Renew(context.Context) (locks.Term, error) { return l.term, l.err }
+
+func (l namedLease) Release(context.Context) error {
+	*l.released = append(*l.released, l.name)
+	return l.err
+}
+
+// togetherOf makes leases of a, b and so on.
+func togetherOf(all ...namedLease) (l *leases, released *[]string) {
+	l, released = newLeases(nil, nil), &[]string{}
+	for i, one := range all {
+		one.name, one.released = string(rune('a'+i)), released
+		l.names, l.all = append(l.names, one.name), append(l.all, one)
+	}
+	return l, released
+}
+
+// Several leases end with the first of them, however their TTLs differ.
+func TestTermOfSeveralNames(t *testing.T) {
+	const s = locks.Instant(time.Second)
+	term := func(asked locks.Instant, ttl time.Duration) namedLease {
+		return namedLease{term: locks.Term{Asked: asked, TTL: ttl}}
+	}
+	for what, c := range map[string]struct {
+		all []namedLease
+		ttl time.Duration
+	}{
+		"one":            {[]namedLease{term(100*s, time.Minute)}, time.Minute},
+		"equal TTLs":     {[]namedLease{term(101*s, time.Minute), term(100*s, time.Minute)}, time.Minute},
+		"a short later":  {[]namedLease{term(91*s, 30*time.Second), term(100*s, time.Second)}, time.Second},
+		"a short before": {[]namedLease{term(100*s, time.Second), term(102*s, 30*time.Second)}, time.Second},
+		"a long, late":   {[]namedLease{term(70*s, 30*time.Second), term(100*s, time.Second)}, time.Second},
+		"none ends":      {[]namedLease{{}, {}}, 0},
+	} {
+		together, _ := togetherOf(c.all...)
+		got := together.Term()
+		ends := []locks.Instant{}
+		for _, one := range c.all {
+			ends = append(ends, one.term.End())
+		}
+		if got.TTL != c.ttl || got.Ends() && got.End() != slices.Min(ends) {
+			t.Errorf("%s: the term is %+v, which ends at %v, want TTL %v and %v", what, got, got.End(), c.ttl, slices.Min(ends))
+		}
+	}
+}
+
+// The gravest error of several counts, and says which lock it is about. All are given back in reverse; that one was lost
+// does not hide that another could not be given back.
+func TestErrorsOfSeveralNames(t *testing.T) {
+	outage, evicted := errors.New("no answer"), &locks.EvictedError{By: "anna"}
+	for _, c := range []struct {
+		first, second   error
+		asked, released string // "" if there is no error
+	}{
+		{nil, nil, "", ""},
+		{outage, nil, `lock "a": no answer`, `lock "a": no answer`},
+		{outage, outage, `lock "a": no answer`, `lock "a": no answer; lock "b": no answer`},
+		{outage, locks.ErrLost, `lock "b": the slot is not held`, `lock "a": no answer`},
+		{locks.ErrLost, evicted, `lock "b": evicted by anna`, `lock "b": evicted by anna`},
+		{nil, locks.ErrLost, `lock "b": the slot is not held`, `lock "b": the slot is not held`},
+		{&locks.PanicError{Value: "x"}, evicted, `lock "a": panic: x`, `lock "a": panic: x`},
+	} {
+		together, released := togetherOf(namedLease{err: c.first}, namedLease{err: c.second})
+		_, renewed := together.Renew(t.Context())
+		says := func(what string, err error, want string) {
+			t.Helper()
+			if (err == nil) != (want == "") || !strings.HasPrefix(fmt.Sprint(err), want) && err != nil {
+				t.Errorf("%s with %v, %v: %v, want %q", what, c.first, c.second, err, want)
+			}
+		}
+		says("renewal", renewed, c.asked)
+		says("question", together.Confirm(t.Context()), c.asked)
+		says("release", together.Release(t.Context()), c.released)
+		if !slices.Equal(*released, []string{"b", "a"}) {
+			t.Errorf("given back in the order %q", *released)
+		}
+	}
+}
