@@ -93,6 +93,11 @@ const releaseStagger = 100 * time.Millisecond
 // slot failed to be given back, and that one was lost before.
 func (l *leases) Release(ctx context.Context) error {
 	l.close()
+	if _, isLimited := ctx.Deadline(); !isLimited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, releaseLimit)
+		defer cancel()
+	}
 	results := make([]error, len(l.all))
 	var releases sync.WaitGroup
 	for i, one := range slices.Backward(l.all) {
