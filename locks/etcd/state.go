@@ -39,12 +39,11 @@ type flaw struct {
 
 // questions are what reads the state that a waiter needs. One that replaces others tells who they are.
 func (e *entry) questions() []question {
-	keysOnly := e.want.Replace == locks.ReplaceNone
-	return []question{
-		{span: e.holders(), limit: pageSize},
-		{span: e.waiters(), limit: pageSize, keysOnly: keysOnly},
-		{span: span{from: e.tomb(e.id)}},
+	waiters := question{span: e.waiters(), keyLeases: true}
+	if e.want.Replace != locks.ReplaceNone {
+		waiters = question{span: e.waiters(), limit: pageSize}
 	}
+	return []question{{span: e.holders(), limit: pageSize}, waiters, {span: span{from: e.tomb(e.id)}}}
 }
 
 // pageSize is how many keys are read at once: as many as golock writes fit into one answer.

@@ -161,14 +161,21 @@ func (s span) message() message {
 // question is a RangeRequest.
 type question struct {
 	span
-	keysOnly bool
-	limit    int64
-	revision int64
+	keysOnly  bool // no values, and on etcd 3.7 no leases
+	keyLeases bool // no values, but leases; not together with a limit
+	limit     int64
+	revision  int64
 }
 
 func (q question) message() message {
 	m := q.span.message().number(3, q.limit).number(4, q.revision)
-	if q.keysOnly {
+	if q.keyLeases {
+		// etcd 3.7 takes keys from its index, which has no leases, unless it has to sort by values. It does
+		// so after it has counted up to the limit.
+		const sortTarget, ofValue = 6, 4
+		m = m.number(sortTarget, ofValue)
+	}
+	if q.keysOnly || q.keyLeases {
 		m = m.number(8, 1)
 	}
 	return m
@@ -220,12 +227,8 @@ type condition = message
 
 // The results and targets of comparisons.
 const (
-	isEqual   = 0
-	isGreater = 1
-	isLess    = 2
-
-	ofCreation = 1
-	ofChange   = 2
+	isEqual, isGreater, isLess = 0, 1, 2
+	ofCreation, ofChange       = 1, 2
 )
 
 // unchanged holds if no key of a range has changed after a revision, but for keys that are gone.
