@@ -115,14 +115,12 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 			e.revokeLater(l)
 			return a, lease.Invalid(d.Invalid)
 		}
-		own, isThere := s.own(e.id)
+		_, isThere := s.own(e.id)
 		switch {
-		case d.Verdict == queue.Granted && isThere: // the answer to an attempt that took it was lost
-			return e.taken(ctx, l, s, own)
-		case d.Verdict == queue.Queued && isThere: // likewise
-			return e.settle(ctx, l, s)
 		case d.Verdict != queue.Granted && d.Verdict != queue.Queued:
 			return e.refused(ctx, l, s, &d)
+		case isThere: // the answer to an attempt that queued, or took a slot, was lost
+			return e.settle(ctx, l, s)
 		}
 		if len(d.Replaced) > 0 {
 			err = e.hasTombLease(ctx, l)

@@ -91,10 +91,6 @@ func (e *entry) taken(ctx context.Context, l *link, s *state, own queue.Entry) (
 		a.Verdict, a.By = queue.Evicted, own.Evicted
 		return a, nil
 	}
-	if own.State != queue.Holding {
-		a.Verdict = queue.Lost
-		return a, nil
-	}
 	ok, err := e.prolong(ctx, l)
 	if err == nil && !ok {
 		err = lease.NoAnswer{}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,4 +116,28 @@ func TestReplaceMany(t *testing.T) {
 	if !errors.As(err, new(*locks.EvictedError)) {
 		t.Errorf("Wait = %v, want an EvictedError", err)
 	}
+}
+
+// The answer to a request that has queued is lost, and its turn comes before it asks again.
+func TestTurnBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	_, direct, proxy, s := startProxy(t)
+	holder := AcquireAtOnce(t, direct, "n")
+	var lost atomic.Bool
+	var once sync.Once
+	proxy.Judge(func(request string) server.Verdict {
+		switch {
+		case lost.Load():
+			once.Do(func() {
+				if err := holder.Release(background); err != nil {
+					t.Error(err)
+				}
+			})
+		case request == "join":
+			lost.Store(true)
+			return server.LoseReply
+		}
+		return server.Pass
+	})
+	Release(t, Acquire(t, s, "n"))
 }

@@ -30,6 +30,7 @@ type engine struct {
 	server bool // hosts have clocks of their own
 	rows   bool // a database: a step of one that is stopped may hold up the others
 
+	revisions  bool // etcd: fences are no times
 	oldLeaders bool // etcd: a leader that stood still may revoke leases that its successor has prolonged
 
 	pace
@@ -108,7 +109,7 @@ var engines = []*engine{
 	{name: "sentinel", leased: true, queue: true, server: true, pace: sentinelPace, mixes: allMixes,
 		faults: onLeased, places: []kind{netSplit}, short: []uint64{184}, open: openSentinel},
 	{name: "etcd", leased: true, queue: true, server: true, pace: quorumPace, mixes: allMixes,
-		faults: onLeased, places: onQuorum, short: []uint64{184}, open: openQuorum},
+		faults: onLeased, places: onQuorum, revisions: true, short: []uint64{184}, open: openQuorum},
 	database("mariadb", sqltest.StartMaria, 353),
 	database("postgres", sqltest.StartPostgres, 1623),
 }

@@ -192,14 +192,21 @@ func (h *history) lost(r *run) bool {
 	return h.leased && (r.code == lostCode || r.code == faultCode) && c != nil && c.bye == 0
 }
 
-// stays reports whether a run's --hold kept its slot when another was granted one.
-// Both fences are of one clock, the store's.
+// stays reports whether a run's --hold kept its slot when another was granted one. Both fences are of one
+// clock, the store's. Where they are no times the hold began after the run was started, and the other grant
+// came before its command looked.
 func (h *history) stays(r *run, next *life) bool {
 	c := r.command()
 	if c == nil || r.Hold == 0 || r.Replace != "" || h.skewed {
 		return false
 	}
 	after := time.Duration(next.fence-c.fence) * time.Microsecond
+	if h.revisions {
+		after = time.Duration(next.looked - r.started)
+		if next.fence < c.fence {
+			return false
+		}
+	}
 	return after > 0 && after < r.Hold-holdSlop
 }
 
