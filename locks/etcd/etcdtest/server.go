@@ -174,6 +174,9 @@ func (s *Server) Restart() {
 	testkit.Must(s.t, s.start())
 }
 
+// TryRestart is Restart of a server that may refuse to start.
+func (s *Server) TryRestart() error { return s.start() }
+
 // Control runs etcdctl, which must succeed.
 func (s *Server) Control(args ...string) string {
 	s.t.Helper()
