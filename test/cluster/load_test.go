@@ -26,8 +26,8 @@ import (
 	"golock/test/testkit"
 )
 
-// The load: on each host golocks that take turns on one lock, and one that holds a lock of its own all the
-// time; and a queue of waiters of all hosts behind the holder of host 0.
+// The load: on each host golocks that take turns on one lock, some on locks that nobody uses, and one that
+// holds a lock of its own all the time; and a queue of waiters of all hosts behind the holder of host 0.
 
 // member is the command of all golocks: it locks a file, tells the recorder whether it is alone, and ends
 // when its time is over.
@@ -173,15 +173,29 @@ func (l *load) start() {
 	for host := range hosts {
 		for turn := range 2 {
 			l.turns.Go(func() {
-				for i := 0; ; i++ {
-					select {
-					case <-l.ends:
-						return
-					default:
-						<-l.run(host, "job", fmt.Sprintf("job%d.%d.%d", host, turn, i), 20+rand.IntN(100)).done
-					}
-				}
+				l.repeat(func(i int) *golock {
+					return l.run(host, "job", fmt.Sprintf("job%d.%d.%d", host, turn, i), 20+rand.IntN(100))
+				})
 			})
+		}
+		l.turns.Go(func() {
+			l.repeat(func(i int) *golock {
+				time.Sleep(200 * time.Millisecond) // the pace of starts
+				token := fmt.Sprintf("free%d.%d", host, i)
+				return l.run(host, token, token, 1)
+			})
+		})
+	}
+}
+
+// repeat starts one golock after the other until the load ends.
+func (l *load) repeat(start func(i int) *golock) {
+	for i := 0; ; i++ {
+		select {
+		case <-l.ends:
+			return
+		default:
+			<-start(i).done
 		}
 	}
 }
@@ -230,8 +244,9 @@ func (l *load) stop() {
 type verdict struct {
 	commands, overlaps, lost int
 	longest                  time.Duration // of the overlaps
-	pause                    time.Duration // nobody could start
-	inversions               []string
+	pause                    time.Duration // nobody could start, on any lock
+	stuck                    time.Duration // nobody could start on a lock that all use
+	overtaken                []string
 }
 
 // hostOf is the host of a waiter in the queue.
@@ -240,9 +255,8 @@ func hostOf(token string) int {
 	return n % hosts
 }
 
-// judge looks at the lives. The pause is the longest time between the end of a command on the lock "job"
-// and the start of the next, of those that meet the fault or come after it. A waiter that was cut off may
-// have lost its place.
+// judge looks at the lives, in the order of their beginning. Pauses are those that end after the fault has
+// begun. A waiter that was cut off may have lost its place.
 func (l *load) judge(began time.Time, cutOff []int) (v verdict) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -258,29 +272,33 @@ func (l *load) judge(began time.Time, cutOff []int) (v verdict) {
 			}
 		}
 	}
-	var jobs []*life
-	for _, one := range l.lives {
-		if lockOf(one) == "job" {
-			jobs = append(jobs, one)
-		}
-	}
-	slices.SortFunc(jobs, func(a, b *life) int { return a.from.Compare(b.from) })
-	for i, one := range jobs[1:] {
-		if one.from.After(began) {
-			v.pause = max(v.pause, one.from.Sub(jobs[i].to))
-		}
-	}
+	v.pause, v.stuck = l.pause("free", began), l.pause("job", began)
 	last := ""
 	for _, one := range l.lives {
 		if !strings.HasPrefix(one.token, "queued") || slices.Contains(cutOff, hostOf(one.token)) {
 			continue
 		}
 		if one.token < last {
-			v.inversions = append(v.inversions, one.token+" ran after "+last)
+			v.overtaken = append(v.overtaken, one.token+" ran after "+last)
 		}
 		last = one.token
 	}
 	return v
+}
+
+// pause is the longest time between the end of one of some commands and the start of the next.
+func (l *load) pause(prefix string, began time.Time) (longest time.Duration) {
+	var last *life
+	for _, one := range l.lives {
+		if !strings.HasPrefix(one.token, prefix) {
+			continue
+		}
+		if last != nil && one.from.After(began) {
+			longest = max(longest, one.from.Sub(last.to))
+		}
+		last = one
+	}
+	return longest
 }
 
 // lockOf is the lock of a command.
@@ -288,6 +306,8 @@ func lockOf(one *life) string {
 	switch {
 	case strings.HasPrefix(one.token, "job"):
 		return "job"
+	case strings.HasPrefix(one.token, "free"):
+		return one.token
 	case strings.HasPrefix(one.token, "holder"):
 		return "own" + strings.TrimPrefix(one.token, "holder")
 	}
