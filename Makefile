@@ -14,7 +14,7 @@ TOOL    := $(GO) tool -modfile=.ci/tools.mod
 # Processes built with the race detector would sleep a second at their end.
 export GORACE := atexit_sleep_ms=0
 
-.PHONY: help build install dist deb deps test test-short fuzz lint bench campaign clean
+.PHONY: help build install dist deb deps test test-short fuzz lint bench campaign cluster clean
 
 help:
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -53,7 +53,7 @@ fuzz: ## each fuzz target for a minute
 
 lint: ## formatting, vet, the linters of .ci/golangci.yml
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt'ed: $$out"; exit 1; }
-	$(GO) vet -tags integration ./...
+	$(GO) vet -tags integration,cluster ./...
 	GOARCH=arm64 $(GO) vet . ./signals && GOARCH=arm $(GO) vet .
 	cd bench && $(GO) vet ./... && $(GO) test ./...
 	$(TOOL) golangci-lint run -c .ci/golangci.yml ./...
@@ -67,6 +67,9 @@ campaign: deps ## random faults on every store for DURATION (10m) each; SEED, ST
 	LOCKTEST_CAMPAIGN=$(or $(DURATION),10m) LOCKTEST_SEED=$(SEED) LOCKTEST_STORE=$(STORE) LOCKTEST_ROUND=$(ROUND) \
 	LOCKTEST_PAGE=$(if $(STORE)$(ROUND),,$(CURDIR)/docs/reliability.md) \
 	$(GO) test -tags integration -count 1 -timeout 0 -run '^TestCampaign$$' -v ./test/campaign
+
+cluster: deps ## faults and partitions of a real cluster on three hosts; STORE (etcd); prints a table; minutes
+	LOCKTEST_STORE=$(or $(STORE),etcd) $(GO) test -tags cluster -count 1 -timeout 0 -run '^TestCluster$$' -v ./test/cluster
 
 clean:
 	rm -rf bin dist

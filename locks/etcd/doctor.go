@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -27,13 +28,16 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 		const seen = "the password and the names of locks"
 		x.Append(network.Transport(s.client.target.hosts, seen, "etcds:// in the place of etcd://")...)
 	}
-	x.version(st.version)
+	all := x.hosts(ctx)
+	x.version(oldest(&st, all))
 	x.members(&st, &m)
+	x.reachable(&st, &m, all)
 	x.alarms(ctx)
 	x.database(&st)
 	x.compaction(ctx)
 	x.rights(ctx)
 	x.leastTTL(ctx, ttl)
+	x.commits(ctx, ttl)
 	f, _ := locks.Rehearse(ctx, s, ttl, 0)
 	x.Append(f)
 	return x.Findings, nil
@@ -47,8 +51,10 @@ type examination struct {
 
 // memberStatus is what a member says of itself (StatusResponse).
 type memberStatus struct {
+	header
 	version      string
 	size, used   int64 // of the database, in bytes
+	quota        int64 // of it; 0: etcd before 3.6 does not tell
 	leader, term uint64
 	isLearner    bool
 }
@@ -56,6 +62,8 @@ type memberStatus struct {
 func (s *memberStatus) read(b []byte) error {
 	return read(b, func(field fieldNumber, n int64, b []byte) error {
 		switch field {
+		case 1:
+			return s.header.read(b)
 		case 2:
 			s.version = string(b)
 		case 3:
@@ -68,6 +76,8 @@ func (s *memberStatus) read(b []byte) error {
 			s.used = n
 		case 10:
 			s.isLearner = n != 0
+		case 12:
+			s.quota = n
 		}
 		return nil
 	})
@@ -102,8 +112,7 @@ func (m *membership) read(b []byte) error {
 // another one took over revokes leases that were renewed meanwhile, when it goes on
 // (https://github.com/etcd-io/etcd/issues/15247).
 func (x *examination) version(text string) {
-	var is [3]int
-	n, _ := fmt.Sscanf(text, "%d.%d.%d", &is[0], &is[1], &is[2])
+	is, n := versions(text)
 	what := "etcd " + locks.Printable(text, 40)
 	minor := is[0]*100 + is[1]
 	switch {
@@ -175,14 +184,17 @@ func (x *examination) alarms(ctx context.Context) {
 	}
 }
 
-// database judges the size of the database. The quota cannot be asked for before 3.6: the default is
-// 2 GiB.
+// database judges the size of the database. etcd before 3.6 does not tell the quota.
 func (x *examination) database(st *memberStatus) {
-	const quota = 2 << 30
-	what := fmt.Sprintf("%d MiB, %d MiB of them in use", st.size>>20, st.used>>20)
+	const defaultQuota = 2 << 30
+	quota := cmp.Or(st.quota, defaultQuota)
+	what := fmt.Sprintf("%d MiB, %d MiB of them in use, of %d MiB", st.size>>20, st.used>>20, quota>>20)
+	if st.quota == 0 {
+		what += " (the default quota; this etcd does not tell its own)"
+	}
 	if st.size > quota/4*3 {
 		x.Add(locks.Note, "database", what,
-			"at its quota (2 GiB by default) it takes no new entries. A waiter writes some kilobytes, which are kept until they are compacted",
+			"at its quota it takes no new entries. A waiter writes some kilobytes, which are kept until they are compacted",
 			"--auto-compaction-retention, and etcdctl defrag; a larger --quota-backend-bytes")
 		return
 	}

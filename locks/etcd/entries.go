@@ -16,9 +16,6 @@ import (
 	"golock/locks/queue"
 )
 
-// pageSize is how many keys a listing reads at once.
-const pageSize = 2000
-
 // name is the name of a lock: that of any of its entries.
 func (s *state) name() string {
 	for _, all := range []map[string]pair{s.holders, s.holds, s.records} {
@@ -31,39 +28,47 @@ func (s *state) name() string {
 	return ""
 }
 
-// list reads the locks of one name, or of all (""). All is of one moment.
-func (s *Store) list(ctx context.Context, name string) (all []*state, err error) {
-	prefix := s.client.target.prefix
-	q := question{span: under(prefix), limit: pageSize}
-	if name != "" {
-		q.span = s.keysOf(locks.KeyOf(name)).all()
+// keysNamed are the keys of the lock of a name, or of all locks ("").
+func (s *Store) keysNamed(name string) span {
+	if name == "" {
+		return under(s.client.target.prefix)
 	}
+	return s.keysOf(locks.KeyOf(name)).all()
+}
+
+// list reads the locks that have keys in a range. All is of one moment. cut: there are more.
+func (s *Store) list(ctx context.Context, keys span) (all []*state, cut bool, err error) {
+	q := question{span: keys, limit: pageSize}
 	byKey := map[string]*state{}
-	for more, count := true, 0; more && count <= 2*locks.MaxListed; {
+	count, size := 0, 0
+	for more := true; more; {
+		if cut = count > 2*locks.MaxListed || size > maxValues; cut {
+			break
+		}
 		o, err := once(ctx, s, func(ctx context.Context, l *link) (outcome, error) { return l.ask(ctx, q) })
 		if errors.Is(err, network.ErrTooLong) && q.limit > 1 {
 			q.limit = max(q.limit/8, 1)
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		answer := &o.answers[0]
 		for i := range answer.pairs {
 			s.sort(&answer.pairs[i], &o, byKey)
 		}
 		count += len(answer.pairs)
+		size += answer.valueBytes()
 		more = answer.more && len(answer.pairs) > 0
 		if more {
-			q.from = answer.pairs[len(answer.pairs)-1].key + "\x00"
-			q.revision = cmp.Or(q.revision, o.revision)
+			q = answer.next(q, cmp.Or(q.revision, o.revision))
 		}
 	}
 	for _, one := range byKey {
 		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b *state) int { return strings.Compare(a.lock, b.lock) })
-	return all, nil
+	return all, cut, nil
 }
 
 // sort puts a key into the state of its lock. What is under the prefix and of no lock is left out.
@@ -90,7 +95,7 @@ func (s *Store) sort(p *pair, o *outcome, byKey map[string]*state) {
 
 // Entries implements locks.Store.
 func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, err error) {
-	states, err := s.list(ctx, name)
+	states, cut, err := s.list(ctx, s.keysNamed(name))
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +104,8 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, er
 		invalid = append(invalid, one.invalid(cmp.Or(name, one.name()))...)
 		all = append(all, one.entries(s)...)
 	}
-	if len(all) > locks.MaxListed {
-		return all[:locks.MaxListed], locks.ListingCut(s.URL())
+	if cut || len(all) > locks.MaxListed {
+		return all[:min(len(all), locks.MaxListed)], locks.ListingCut(s.URL())
 	}
 	_, err = once(ctx, s, func(ctx context.Context, l *link) (struct{}, error) { return struct{}{}, l.addTimes(ctx, s, all) })
 	locks.Arrange(all)
@@ -112,19 +117,12 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, er
 
 // Find implements locks.Queue.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	keys := s.keysOf(ref.Key)
-	o, err := once(ctx, s, func(ctx context.Context, l *link) (outcome, error) {
-		return l.ask(ctx, question{span: keys.all()})
-	})
+	states, _, err := s.list(ctx, s.keysOf(ref.Key).all())
 	if err != nil {
 		return locks.Entry{}, err
 	}
-	byKey := map[string]*state{}
-	for i := range o.answers[0].pairs {
-		s.sort(&o.answers[0].pairs[i], &o, byKey)
-	}
 	var all []locks.Entry
-	for _, one := range byKey {
+	for _, one := range states {
 		all = one.entries(s)
 		err = lease.Located(s.URL(), lease.Invalid(one.invalid(one.name())))
 	}

@@ -30,6 +30,7 @@ type entry struct {
 	watching sync.Once
 
 	ownLease, holdLease int64
+	tombLease           int64 // of the tombs that it makes; 0: it has made none
 
 	// What follows belongs to the step that has the semaphore.
 	want       queue.Entry // what it asks for
@@ -42,6 +43,7 @@ type entry struct {
 	key        string // of it
 	place      int
 	granted    locks.Instant // when it knew that it holds
+	replaced   []locks.Entry // whom it has evicted before it had an entry itself
 	front      string        // who could have a slot and does not take it,
 	since      locks.Instant // and since when that was seen
 	watch      *watch
@@ -287,75 +289,6 @@ func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.An
 		a.Epoch = epochOf(o.cluster)
 	}
 	return a, err
-}
-
-// evict takes the entry back from its owner.
-func (e *entry) evict(ctx context.Context, l *link) (a lease.Answer, err error) {
-	for {
-		o, err := l.ask(ctx, e.questions()...)
-		if err != nil {
-			return a, err
-		}
-		s := e.readState(e.ref.Key, &o)
-		var t transaction
-		done := false
-		t, a.Verdict, done = s.eviction(e.id, e.evictor)
-		if done {
-			return a, nil
-		}
-		o, err = l.commit(ctx, t)
-		switch {
-		case isStatus(err, noLease), isStatus(err, noKey): // it has just gone
-			lease.Pause(ctx, 50*time.Millisecond)
-		case err == nil && o.succeeded:
-			l.revokeSoon(e.holdLease) // it has no key any more
-			return a, nil
-		case err != nil:
-			return a, err
-		}
-	}
-}
-
-// eviction is the transaction that evicts an entry. done: there is nothing to do.
-func (s *state) eviction(id, by string) (t transaction, v queue.Verdict, done bool) {
-	ref, _ := locks.ParseRef(s.key.String() + "-" + id)
-	own, _ := leasesOf(ref.ID)
-	holder, holds := s.holders[id]
-	hold, isHeld := s.holds[id]
-	waiter := s.keyOf(id)
-	var flawed *flaw
-	for _, f := range s.flaws {
-		if f.ID == id {
-			flawed = &f
-		}
-	}
-	switch {
-	case holds:
-		r, _ := parseRecord(holder.value, s.key)
-		if r.Evicted != "" {
-			return t, queue.Marked, true
-		}
-		t.conditions = []condition{changedAt(holder.key, holder.changed)}
-		t.then = []operation{
-			replace(holder.key, amended(holder.value, map[string]any{"evicted": by})), remove(span{from: s.hold(id)}),
-		}
-	case isHeld:
-		t.conditions = []condition{createdAt(hold.key, hold.created)}
-		t.then = []operation{remove(span{from: hold.key})}
-	case waiter != "":
-		t.conditions = []condition{isThere(waiter)}
-		t.then = []operation{remove(span{from: waiter}), put(s.tomb(id), by, own)}
-	case flawed != nil && flawed.isHolder && flawed.ends:
-		// Nobody else gets a slot until its owner has stopped, or its lease is over.
-		t.conditions = []condition{isThere(flawed.pair.key)}
-		t.then = []operation{replace(flawed.pair.key, repaired(by))}
-	case flawed != nil:
-		t.conditions = []condition{isThere(flawed.pair.key)}
-		t.then = []operation{remove(span{from: flawed.pair.key})}
-	default:
-		return t, queue.Lost, true
-	}
-	return t, queue.Marked, false
 }
 
 // Close implements lease.Entry.

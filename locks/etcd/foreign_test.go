@@ -67,3 +67,9 @@ func leaseOf(ref locks.Ref) string {
 	number, _ := strconv.ParseUint(ref.ID.String()[:16], 16, 64)
 	return fmt.Sprintf("%x", number&(1<<62-1))
 }
+
+// holdLeaseOf is the lease of an entry's hold as etcdctl has it.
+func holdLeaseOf(ref locks.Ref) string {
+	number, _ := strconv.ParseUint(ref.ID.String()[16:], 16, 64)
+	return fmt.Sprintf("%x", number|1<<62)
+}

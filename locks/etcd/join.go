@@ -6,7 +6,6 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
-	"golock/locks/network"
 	"golock/locks/queue"
 )
 
@@ -45,11 +44,9 @@ func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 	}
 	s := e.seen(l)
 	if s == nil {
-		o, err := l.ask(ctx, e.questions()...)
-		if err != nil {
+		if s, err = e.look(ctx, l); err != nil {
 			return a, err
 		}
-		s = e.readState(e.ref.Key, &o)
 	}
 	return e.settle(ctx, l, s)
 }
@@ -100,10 +97,9 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 	e.stopWatch()
 	e.created, e.asked = 0, 0
 	var s *state
-	read := func() error {
-		o, err := l.ask(ctx, e.questions()...)
+	read := func() (err error) {
+		s, err = e.look(ctx, l)
 		if err == nil {
-			s = e.readState(e.ref.Key, &o)
 			e.answered()
 		}
 		return err
@@ -119,14 +115,22 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 			e.revokeLater(l)
 			return a, lease.Invalid(d.Invalid)
 		}
-		own, isThere := s.own(e.id)
+		_, isThere := s.own(e.id)
 		switch {
-		case d.Verdict == queue.Granted && isThere: // the answer to an attempt that took it was lost
-			return e.taken(ctx, l, s, own)
-		case d.Verdict == queue.Queued && isThere: // likewise
-			return e.settle(ctx, l, s)
 		case d.Verdict != queue.Granted && d.Verdict != queue.Queued:
 			return e.refused(ctx, l, s, &d)
+		case isThere: // the answer to an attempt that queued, or took a slot, was lost
+			return e.settle(ctx, l, s)
+		}
+		if len(d.Replaced) > 0 {
+			err = e.hasTombLease(ctx, l)
+			if err != nil {
+				break
+			}
+			if n := s.firstEvictions(d.Replaced); n < len(d.Replaced) {
+				s, err = e.evictFirst(ctx, l, s, d.Replaced[:n])
+				continue
+			}
 		}
 		var done bool
 		if a, s, done, err = e.insert(ctx, l, s, &d, try); done || err != nil {
@@ -181,42 +185,47 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 		if err != nil {
 			return a, nil, false, err
 		}
-		t.then = append(s.evictions(d, e.evictor), taking...)
+		t.then = append(e.evictions(s, d.Replaced), taking...)
 		if e.isPlain() {
 			t.other = append([]operation{waiting}, reads...)
 		}
 	} else {
-		t.then = append(s.evictions(d, e.evictor), waiting)
+		t.then = append(e.evictions(s, d.Replaced), waiting)
 		t.then = append(t.then, reads...)
 	}
-	return e.inserted(ctx, l, s, d, t, len(reads))
+	return e.inserted(ctx, l, s, d, t)
 }
 
-// inserted commits what insert has put together. The last answers are to the given number of reads.
-func (e *entry) inserted(ctx context.Context, l *link, s *state, d *queue.Decision, t transaction, reads int) (a lease.Answer, next *state, done bool, err error) {
+// inserted commits what insert has put together.
+func (e *entry) inserted(ctx context.Context, l *link, s *state, d *queue.Decision, t transaction) (a lease.Answer, next *state, done bool, err error) {
 	takes := d.Verdict == queue.Granted
 	o, err := l.commit(ctx, t)
 	if isStatus(err, noLease) || isStatus(err, noKey) { // one that is evicted has just gone, or the own lease
-		e.asked = 0
-		o, err = l.ask(ctx, e.questions()...)
-		return a, e.readState(e.ref.Key, &o), false, err
+		e.asked, e.tombLease = 0, 0
+		next, err = e.look(ctx, l)
+		return a, next, false, err
 	}
 	if err != nil {
 		return a, nil, false, err
 	}
+	if o.succeeded {
+		e.hasReplaced(l, s, d.Replaced)
+	}
 	if o.succeeded && takes {
-		return e.holds(&o, &d.Entry, s, d.Replaced), nil, true, nil
+		a = e.holds(&o, &d.Entry)
+		a.Replaced = e.replaced
+		return a, nil, true, nil
 	}
-	if len(o.answers) != reads {
-		return a, nil, false, network.Damaged("%d answers to %d questions", len(o.answers), reads)
+	next, err = e.stateOf(ctx, l, &o)
+	if err != nil {
+		return a, nil, false, err
 	}
-	next = e.readState(e.ref.Key, &o)
 	if !o.succeeded && !(takes && e.isPlain()) {
 		return a, next, false, nil
 	}
 	a, err = e.settle(ctx, l, next)
 	if o.succeeded {
-		a.Replaced = e.described(s, d.Replaced)
+		a.Replaced = e.replaced
 	}
 	return a, next, true, err
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/network"
 	"golock/locks/queue"
 )
 
@@ -37,8 +39,71 @@ type flaw struct {
 
 // questions are what reads the state that a waiter needs. One that replaces others tells who they are.
 func (e *entry) questions() []question {
-	keysOnly := e.want.Replace == locks.ReplaceNone
-	return []question{{span: e.holders()}, {span: e.waiters(), keysOnly: keysOnly}, {span: span{from: e.tomb(e.id)}}}
+	waiters := question{span: e.waiters(), keyLeases: true}
+	if e.want.Replace != locks.ReplaceNone {
+		waiters = question{span: e.waiters(), limit: pageSize}
+	}
+	return []question{{span: e.holders(), limit: pageSize}, waiters, {span: span{from: e.tomb(e.id)}}}
+}
+
+// pageSize is how many keys are read at once: as many as golock writes fit into one answer.
+const pageSize = 2000
+
+// maxValues limits the bytes of the values that are kept together: 10,000 of those that golock writes are
+// less.
+const maxValues = 24 << 20
+
+// next asks for what did not fit into an answer, as it was in that revision.
+func (f *found) next(q question, revision int64) question {
+	q.from, q.revision = f.pairs[len(f.pairs)-1].key+"\x00", revision
+	return q
+}
+
+// valueBytes is how much of an answer's values a state keeps.
+func (f *found) valueBytes() (n int) {
+	for i := range f.pairs {
+		if size := len(f.pairs[i].value); size <= maxRecord {
+			n += size
+		}
+	}
+	return n
+}
+
+// stateOf reads the answers to the entry's questions, and asks for what did not fit into them.
+func (e *entry) stateOf(ctx context.Context, l *link, o *outcome) (*state, error) {
+	questions := e.questions()
+	if len(o.answers) != len(questions) {
+		return nil, network.Damaged("%d answers to %d questions", len(o.answers), len(questions))
+	}
+	s := e.readState(e.ref.Key, o)
+	size := 0
+	for i, q := range questions {
+		answer := &o.answers[i]
+		for answer.more && len(answer.pairs) > 0 {
+			next, err := l.ask(ctx, answer.next(q, s.revision))
+			if err != nil {
+				return nil, err
+			}
+			answer = &next.answers[0]
+			size += answer.valueBytes()
+			if size > maxValues {
+				return nil, network.TooLong("more than %d MiB", maxValues>>20)
+			}
+			for i := range answer.pairs {
+				s.put(&answer.pairs[i])
+			}
+		}
+	}
+	return s, nil
+}
+
+// look reads the state.
+func (e *entry) look(ctx context.Context, l *link) (*state, error) {
+	o, err := l.ask(ctx, e.questions()...)
+	if err != nil {
+		return nil, err
+	}
+	return e.stateOf(ctx, l, &o)
 }
 
 // readState reads the answers to questions.

@@ -66,7 +66,7 @@ func (s *Store) Forget(ctx context.Context, name string) error {
 // Sweep implements locks.Queue. The dead end with their leases: it removes the keys that golock has not
 // written and that are on no lease of their entry. Nobody knows how old these are.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
-	listed, err := s.list(ctx, name)
+	listed, _, err := s.list(ctx, s.keysNamed(name)) // another clean removes what was not read
 	var left []locks.InvalidEntry
 	for _, one := range listed {
 		for _, f := range one.flaws {

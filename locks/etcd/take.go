@@ -42,12 +42,13 @@ func (e *entry) take(ctx context.Context, l *link, s *state, want *queue.Entry) 
 		e.forget() // what has become of it is read
 		return nil, a, err
 	case !o.succeeded:
-		return e.readState(e.ref.Key, &o), a, nil
+		next, err = e.stateOf(ctx, l, &o)
+		return next, a, err
 	case !ok: // it ended just after it had the slot
 		e.forget()
 		return nil, a, lease.NoAnswer{}
 	}
-	return nil, e.holds(&o, want, s, nil), nil
+	return nil, e.holds(&o, want), nil
 }
 
 // takingOperations make a holder. Its hold is on a lease of its own, which begins now.
@@ -111,8 +112,7 @@ func (e *entry) beginHold(ctx context.Context, l *link) (a lease.Answer, err err
 const maxLease = math.MaxInt64 / time.Second
 
 // holds is the answer to a transaction that has taken a slot: its revision is the fence.
-func (e *entry) holds(o *outcome, want *queue.Entry, s *state, replaced []queue.Entry) (a lease.Answer) {
-	a.Replaced = e.described(s, replaced)
+func (e *entry) holds(o *outcome, want *queue.Entry) (a lease.Answer) {
 	e.stopWatch()
 	e.created, e.granted = 0, e.store.clock()
 	a.Verdict, a.TTL, a.Epoch = queue.Granted, e.ttl, epochOf(o.cluster)
@@ -126,10 +126,6 @@ func (e *entry) taken(ctx context.Context, l *link, s *state, own queue.Entry) (
 		a.Verdict, a.By = queue.Evicted, own.Evicted
 		return a, nil
 	}
-	if own.State != queue.Holding {
-		a.Verdict = queue.Lost
-		return a, nil
-	}
 	ok, err := e.prolong(ctx, l)
 	if err == nil && !ok {
 		err = lease.NoAnswer{}
@@ -137,7 +133,7 @@ func (e *entry) taken(ctx context.Context, l *link, s *state, own queue.Entry) (
 	if err != nil {
 		return a, err
 	}
-	return e.holds(&outcome{header: header{cluster: s.cluster, revision: own.Fence}}, &own, s, nil), nil
+	return e.holds(&outcome{header: header{cluster: s.cluster, revision: own.Fence}}, &own), nil
 }
 
 // refused is the answer to who gets no slot and no place.
@@ -162,24 +158,6 @@ func (e *entry) revokeLater(l *link) {
 		l.revokeSoon(e.holdLease)
 	}
 	e.leased, e.leasedHold = false, false
-}
-
-// evictions are what makes the evictions of a decision true.
-func (s *state) evictions(d *queue.Decision, by string) (all []operation) {
-	for _, one := range d.Replaced {
-		if t, _, done := s.eviction(one.ID, by); !done {
-			all = append(all, t.then...)
-		}
-	}
-	return all
-}
-
-// described shows entries of a state as a listing does.
-func (e *entry) described(s *state, all []queue.Entry) (shown []locks.Entry) {
-	for i := range all {
-		shown = append(shown, s.show(&all[i], e.request.Name, e.store.boot(), e.store.clock()))
-	}
-	return shown
 }
 
 // strictTries is how often a request that has to queue makes sure that it still has to. After that it

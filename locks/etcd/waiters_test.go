@@ -7,9 +7,11 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"golock/locks"
 	"golock/locks/etcd/etcdtest"
 	. "golock/locks/locktest"
 	"golock/locks/locktest/server"
@@ -78,4 +80,64 @@ func TestLateTake(t *testing.T) {
 	testkit.Must(t, err)
 	ExpectEntries(t, direct, "n", Counts{Holding: 1})
 	Release(t, l)
+}
+
+// More waiters are replaced than fit in a transaction of etcd. What a holder that is replaced has on hold
+// ends with it. A waiter hears of its eviction even after its lease has ended.
+func TestReplaceMany(t *testing.T) {
+	t.Parallel()
+	url := etcdtest.StoreURL(t)
+	s, server := open(t, url), etcdtest.Shared(t)
+	holder := NewRequest(t, "n", Hold(time.Hour), Replace(locks.ReplaceRunning))
+	_, err := s.Join(background, holder)
+	testkit.Must(t, err)
+	const count = 130
+	var first locks.Ref
+	var waiter locks.Ticket
+	for i := range count { // each one ahead of the others, as it would replace them otherwise
+		r := NewRequest(t, "n", Replace(locks.ReplaceWaiting), Priority(i))
+		ticket, err := s.Join(background, r)
+		testkit.Must(t, err)
+		if i == 0 {
+			first, waiter = r.Ref, ticket
+		}
+	}
+	newest, err := s.Join(background, NewRequest(t, "n", Replace(locks.ReplaceRunning), Priority(-1)))
+	testkit.Must(t, err)
+	if n := len(newest.Replaced()); n != count+1 {
+		t.Errorf("%d are replaced, want %d", n, count+1)
+	}
+	ExpectEntries(t, s, "n", Counts{Holding: 1, Waiting: 1})
+	testkit.Eventually(t, "the lease of the hold is gone", func() bool {
+		return !strings.Contains(server.Control("lease", "list"), holdLeaseOf(holder.Ref))
+	})
+	server.Control("lease", "revoke", leaseOf(first))
+	_, err = waiter.Wait(background)
+	if !errors.As(err, new(*locks.EvictedError)) {
+		t.Errorf("Wait = %v, want an EvictedError", err)
+	}
+}
+
+// The answer to a request that has queued is lost, and its turn comes before it asks again.
+func TestTurnBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	_, direct, proxy, s := startProxy(t)
+	holder := AcquireAtOnce(t, direct, "n")
+	var lost atomic.Bool
+	var once sync.Once
+	proxy.Judge(func(request string) server.Verdict {
+		switch {
+		case lost.Load():
+			once.Do(func() {
+				if err := holder.Release(background); err != nil {
+					t.Error(err)
+				}
+			})
+		case request == "join":
+			lost.Store(true)
+			return server.LoseReply
+		}
+		return server.Pass
+	})
+	Release(t, Acquire(t, s, "n"))
 }

@@ -6,7 +6,7 @@ import (
 	"golock/locks/network"
 )
 
-// This file has the messages of etcd's API as they are on the wire. Their fields are those of
+// This file has the requests of etcd's API as they are on the wire. The fields of messages are those of
 // rpc.proto and kv.proto (https://github.com/etcd-io/etcd/tree/main/api).
 
 // message is one that is being written.
@@ -95,52 +95,6 @@ func readField(kind uint64, b []byte) (n uint64, part []byte, size int) {
 	return 0, nil, size
 }
 
-// header is what each answer begins with.
-type header struct {
-	cluster  uint64
-	member   uint64
-	revision int64
-}
-
-func (h *header) read(b []byte) error {
-	return read(b, func(field fieldNumber, n int64, _ []byte) error {
-		switch field {
-		case 1:
-			h.cluster = uint64(n)
-		case 2:
-			h.member = uint64(n)
-		case 3:
-			h.revision = n
-		}
-		return nil
-	})
-}
-
-// pair is a key and what etcd knows of it.
-type pair struct {
-	key, value       string
-	created, changed int64 // revisions
-	lease            int64
-}
-
-func (p *pair) read(b []byte) error {
-	return read(b, func(field fieldNumber, n int64, b []byte) error {
-		switch field {
-		case 1:
-			p.key = string(b)
-		case 2:
-			p.created = n
-		case 3:
-			p.changed = n
-		case 5:
-			p.value = string(b)
-		case 6:
-			p.lease = n
-		}
-		return nil
-	})
-}
-
 // span is a range of keys: from one up to another one, or, without that, one key.
 type span struct{ from, to string }
 
@@ -161,39 +115,24 @@ func (s span) message() message {
 // question is a RangeRequest.
 type question struct {
 	span
-	keysOnly bool
-	limit    int64
-	revision int64
+	keysOnly  bool // no values, and on etcd 3.7 no leases
+	keyLeases bool // no values, but leases; not together with a limit
+	limit     int64
+	revision  int64
 }
 
 func (q question) message() message {
 	m := q.span.message().number(3, q.limit).number(4, q.revision)
-	if q.keysOnly {
+	if q.keyLeases {
+		// etcd 3.7 takes keys from its index, which has no leases, unless it has to sort by values. It does
+		// so after it has counted up to the limit.
+		const sortTarget, ofValue = 6, 4
+		m = m.number(sortTarget, ofValue)
+	}
+	if q.keysOnly || q.keyLeases {
 		m = m.number(8, 1)
 	}
 	return m
-}
-
-// found is a RangeResponse.
-type found struct {
-	pairs []pair
-	more  bool
-}
-
-func (f *found) read(b []byte) error {
-	return read(b, func(field fieldNumber, n int64, b []byte) error {
-		switch field {
-		case 2:
-			var p pair
-			if err := p.read(b); err != nil {
-				return err
-			}
-			f.pairs = append(f.pairs, p)
-		case 3:
-			f.more = n != 0
-		}
-		return nil
-	})
 }
 
 // operation is a RequestOp of a transaction.
@@ -220,12 +159,8 @@ type condition = message
 
 // The results and targets of comparisons.
 const (
-	isEqual   = 0
-	isGreater = 1
-	isLess    = 2
-
-	ofCreation = 1
-	ofChange   = 2
+	isEqual, isGreater, isLess = 0, 1, 2
+	ofCreation, ofChange       = 1, 2
 )
 
 // unchanged holds if no key of a range has changed after a revision, but for keys that are gone.
@@ -272,68 +207,6 @@ func (t transaction) message() (m message) {
 	return m
 }
 
-// outcome is a TxnResponse: the answers to its questions, in their order.
-type outcome struct {
-	header
-	succeeded bool
-	answers   []found
-	deleted   int64 // keys
-}
-
-func (o *outcome) read(b []byte) error {
-	return read(b, func(field fieldNumber, n int64, b []byte) error {
-		switch field {
-		case 1:
-			return o.header.read(b)
-		case 2:
-			o.succeeded = n != 0
-		case 3:
-			return read(b, o.readAnswer)
-		}
-		return nil
-	})
-}
-
-func (o *outcome) readAnswer(field fieldNumber, _ int64, b []byte) error {
-	switch field {
-	case 1:
-		var f found
-		if err := f.read(b); err != nil {
-			return err
-		}
-		o.answers = append(o.answers, f)
-	case 3:
-		return read(b, func(field fieldNumber, n int64, _ []byte) error {
-			if field == 2 {
-				o.deleted += n
-			}
-			return nil
-		})
-	}
-	return nil
-}
-
-// leaseAnswer is the answer to a grant, a keepalive or a question about a lease.
-type leaseAnswer struct {
-	header
-	ttl     int64 // s; less than 1 if there is no such lease
-	granted int64 // s; of a question only
-}
-
-func (a *leaseAnswer) read(b []byte) error {
-	return read(b, func(field fieldNumber, n int64, b []byte) error {
-		switch field {
-		case 1:
-			return a.header.read(b)
-		case 3:
-			a.ttl = n
-		case 4:
-			a.granted = n
-		}
-		return nil
-	})
-}
-
 // watchFrom is a WatchRequest for what happens to a range from a revision on.
 func watchFrom(s span, revision int64, deletionsOnly bool) message {
 	m := s.message().number(3, revision)
@@ -342,53 +215,4 @@ func watchFrom(s span, revision int64, deletionsOnly bool) message {
 		m = m.bytes(5, []byte{noPuts})
 	}
 	return message(nil).bytes(1, m)
-}
-
-// event is that a key was put or deleted.
-type event struct {
-	pair
-	deleted bool
-}
-
-// news is a WatchResponse.
-type news struct {
-	header
-	created, canceled bool
-	compacted         int64
-	reason            string
-	events            []event
-}
-
-func (w *news) read(b []byte) error {
-	return read(b, func(field fieldNumber, n int64, b []byte) error {
-		switch field {
-		case 1:
-			return w.header.read(b)
-		case 3:
-			w.created = n != 0
-		case 4:
-			w.canceled = n != 0
-		case 5:
-			w.compacted = n
-		case 6:
-			w.reason = string(b)
-		case 11:
-			var e event
-			w.events = append(w.events, e)
-			return w.events[len(w.events)-1].read(b)
-		}
-		return nil
-	})
-}
-
-func (e *event) read(b []byte) error {
-	return read(b, func(field fieldNumber, n int64, b []byte) error {
-		switch field {
-		case 1:
-			e.deleted = n != 0
-		case 2:
-			return e.pair.read(b)
-		}
-		return nil
-	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/locktest"
+	"golock/locks/locktest/server"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
@@ -303,8 +304,8 @@ var withReplica = map[string]func(t *testing.T) replicated{
 		return replicated{s.Master, s.Replica, s.URL, "n"}
 	},
 	"cluster": func(t *testing.T) replicated {
-		at := redistest.Here()
-		c := redistest.StartClusterAt(t, []redistest.Site{at, at, at}, []redistest.Site{at})
+		at := server.Here()
+		c := redistest.StartClusterAt(t, []server.Site{at, at, at}, []server.Site{at})
 		return replicated{c.Nodes[0], c.Nodes[3], c.URL, c.NameAt(true)}
 	},
 }

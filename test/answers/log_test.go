@@ -83,7 +83,7 @@ func TestListOfUnreachableStoreIsNotEmpty(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, programs(), func(t *testing.T, _, program string) {
 		s := testkit.New(t, "")
-		for _, store := range []string{"redis://127.0.0.1:1", "local:///proc/version", "mkdir:///no/such/directory"} {
+		for _, store := range []string{"redis://127.0.0.1:1", "etcd://127.0.0.1:1", "local:///proc/version", "mkdir:///no/such/directory"} {
 			r := s.Exec(program, "ls", "--json", "--store", store).Run()
 			if r.Code != 69 || r.Stdout != "" {
 				t.Errorf("%s: %v", store, r)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"golock/locks/etcd/etcdtest"
 	"golock/test/testkit"
 )
 
@@ -49,7 +50,9 @@ func TestAnswerThatCannotBePrinted(t *testing.T) {
 func TestIDThatCannotBePrinted(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, programs(), func(t *testing.T, _, program string) {
-		for kind, store := range stores(t) {
+		all := stores(t)
+		all["etcd"] = etcdtest.StoreURL(t)
+		for kind, store := range all {
 			s := testkit.OnStore(t, store)
 			for _, process := range []string{"$$", "none"} {
 				if kind == "local" && process == "none" {

@@ -21,18 +21,17 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"golock/test/islands"
 	"golock/test/testkit"
 )
 
@@ -42,10 +41,8 @@ var (
 	seed        = uint64(time.Now().UnixNano())
 	onlyRound   uint64
 	duration    time.Duration // of a store's attack; 0: the short form
-	mayMount    = os.Getenv(insideVariable) != ""
+	mayMount    bool          // the mounts are nobody else's
 )
-
-const insideVariable = "LOCKTEST_CAMPAIGN_INSIDE" // namespaces of our own
 
 func TestMain(m *testing.M) {
 	if err := setUp(); err != nil {
@@ -63,22 +60,10 @@ func TestMain(m *testing.M) {
 }
 
 func setUp() (err error) {
-	if os.Geteuid() == 0 && !mayMount {
-		// All of it runs again where mounts are nobody else's, and no port of a
-		// server that is away for a moment.
-		runtime.LockOSThread() // which has the namespaces
-		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("namespaces: %w", err)
-		}
-		return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), insideVariable+"=1"))
+	if mayMount, err = islands.Isolate(); err != nil {
+		return err
 	}
 	if mayMount {
-		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-			return fmt.Errorf("making mounts private: %w", err)
-		}
-		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-			return fmt.Errorf("loopback: %w: %s", err, out)
-		}
 		// The disk is not what is tried: servers write as safely, and faster.
 		if err := unix.Mount("tmpfs", "/mnt", "tmpfs", 0, "size=2g,mode=1777"); err != nil {
 			return fmt.Errorf("tmpfs: %w", err)

@@ -29,6 +29,10 @@ type engine struct {
 	queue  bool // order, fences, slots for all; removed files are noticed
 	server bool // hosts have clocks of their own
 	rows   bool // a database: a step of one that is stopped may hold up the others
+
+	revisions  bool // etcd: fences are no times
+	oldLeaders bool // etcd: a leader that stood still may revoke leases that its successor has prolonged
+
 	pace
 	mixes  []mix
 	faults []kind   // of processes
@@ -75,11 +79,16 @@ var (
 	sentinelPace = pace{ttls: leaseTimes, youth: 40 * time.Millisecond, window: 8 * time.Second, names: 3, each: 20,
 		lasts: 250 * time.Millisecond, long: 3 * time.Second, hits: 16, outages: 2}
 
+	// After each of its outages a cluster finds a leader, which takes a second or two.
+	quorumPace = pace{ttls: leaseTimes, youth: 40 * time.Millisecond, window: 8 * time.Second, names: 3, each: 20,
+		lasts: 250 * time.Millisecond, long: 3 * time.Second, hits: 16, outages: 3}
+
 	onAll = []kind{killHolder, killHolder, killWaiter, killEnding, killEnding, killCommand, killPair,
 		stopHolder, stopWaiter, stopCommand, term, interrupt, suspend}
 	onLeased = append([]kind{killGuard, killBoth, stopGuard, stopBoth, stopTree, stopThenKill, killStopped}, onAll...)
 	onServer = []kind{serverStop, serverStop, connections, netCut, netFreeze, netFreeze, netDeaf, netRefuse, netDelay}
 	onRedis  = append([]kind{serverEmpty, serverEmpty, serverMemory}, onServer...)
+	onQuorum = []kind{serverStop, serverStop, serverKill, serverKill, netSplit, netSplit, netSplit, majorityStop}
 	onSQL    = append([]kind{serverKill, serverKill}, onServer...)
 
 	allMixes = []mix{mutex, three, readers, priorities, trees, changingMax, holds, replacements, sixteen}
@@ -99,6 +108,8 @@ var engines = []*engine{
 		short: []uint64{5661, 3763}, open: openRedis},
 	{name: "sentinel", leased: true, queue: true, server: true, pace: sentinelPace, mixes: allMixes,
 		faults: onLeased, places: []kind{netSplit}, short: []uint64{184}, open: openSentinel},
+	{name: "etcd", leased: true, queue: true, server: true, pace: quorumPace, mixes: allMixes,
+		faults: onLeased, places: onQuorum, revisions: true, short: []uint64{184}, open: openQuorum},
 	database("mariadb", sqltest.StartMaria, 353),
 	database("postgres", sqltest.StartPostgres, 1623),
 }

@@ -125,6 +125,7 @@ const (
 	removeFiles  kind = "lock files removed"
 	serverStop   kind = "server stopped"
 	serverKill   kind = "server killed, back with data"
+	majorityStop kind = "two of three servers stopped"
 	serverEmpty  kind = "server killed, back empty"
 	serverFlush  kind = "server emptied (FLUSHALL)"
 	serverMemory kind = "server without memory"

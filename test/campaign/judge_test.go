@@ -68,6 +68,7 @@ const (
 	notRemovedLine = "the order of a line whose lock file is removed, and who was replaced in it (TERM instead of 75)"
 	notFlushed     = "FLUSHALL: two may run for up to a third of the TTL and the kill window"
 	notVanished    = "a server that comes back empty while a holder is cut off, with a quarantine shorter than the TTL"
+	notOldLeader   = "a leader of etcd before 3.4.31 or 3.5.13 goes on after it stood still: it may revoke leases"
 	notClock       = "a step of the server's clock"
 	notHeldUp      = "a machine that is held up"
 	notHold        = "a --hold whose data is lost after the command has ended"
@@ -77,7 +78,7 @@ var (
 	stops    = []kind{stopHolder, stopWaiter, stopBoth, stopTree, stopThenKill}
 	standing = slices.Concat(stops, []kind{stopGuard, killStopped})
 	nets     = []kind{netCut, netFreeze, netDeaf, netRefuse, netDelay, netSplit}
-	servers  = []kind{serverStop, serverKill, serverEmpty, serverMemory, serverClock, connections, netSplit}
+	servers  = []kind{serverStop, serverKill, majorityStop, serverEmpty, serverMemory, serverClock, connections, netSplit}
 	outages  = slices.Concat(stops, nets, servers, []kind{heldUp})
 	losses   = []kind{serverEmpty, serverFlush, removeFiles}
 )
@@ -191,14 +192,21 @@ func (h *history) lost(r *run) bool {
 	return h.leased && (r.code == lostCode || r.code == faultCode) && c != nil && c.bye == 0
 }
 
-// stays reports whether a run's --hold kept its slot when another was granted one.
-// Both fences are of one clock, the store's.
+// stays reports whether a run's --hold kept its slot when another was granted one. Both fences are of one
+// clock, the store's. Where they are no times the hold began after the run was started, and the other grant
+// came before its command looked.
 func (h *history) stays(r *run, next *life) bool {
 	c := r.command()
 	if c == nil || r.Hold == 0 || r.Replace != "" || h.skewed {
 		return false
 	}
 	after := time.Duration(next.fence-c.fence) * time.Microsecond
+	if h.revisions {
+		after = time.Duration(next.looked - r.started)
+		if next.fence < c.fence {
+			return false
+		}
+	}
 	return after > 0 && after < r.Hold-holdSlop
 }
 
@@ -222,6 +230,10 @@ func (h *history) excuse(r *run, saw []lifeID, by *life) string {
 		switch f.kind {
 		case serverClock:
 			return notClock
+		case serverStop, majorityStop: // golock is told when the lease has gone
+			if h.oldLeaders && by.looked-f.to < int64(soon) && r.code == lostCode {
+				return notOldLeader
+			}
 		case stopBoth, stopTree, killStopped:
 			return notBothStop
 		case killBoth, stopThenKill:

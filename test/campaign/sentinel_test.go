@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golock/locks/redis/redistest"
+	"golock/test/islands"
 	"golock/test/testkit"
 )
 
@@ -17,15 +18,15 @@ import (
 // others.
 type divided struct {
 	servers *redistest.Sentinels
-	network network
+	network islands.Network
 	round   string
 	serial  sync.Mutex // one partition at a time: two would leave no majority
 	young   time.Time  // until then nothing new is granted
 }
 
 func openSentinel(t *testing.T, _ *engine) site {
-	n := newNetwork(t, hosts)
-	d := &divided{servers: redistest.StartSentinelAt(t, n.sites(0, 1, 2)), network: n}
+	n := islands.New(t, hosts)
+	d := &divided{servers: redistest.StartSentinelAt(t, n.Sites(0, 1, 2)), network: n}
 	d.settle()
 	return d
 }
@@ -41,7 +42,7 @@ func (d *divided) begin(p *plan) error {
 
 func (d *divided) skewed() bool { return false }
 
-func (d *divided) enter(host int) []string { return d.network[host].enter() }
+func (d *divided) enter(host int) []string { return d.network[host].Enter() }
 
 func (d *divided) name(name int) string { return fmt.Sprintf("%s-%d", d.round, name) }
 
@@ -57,11 +58,11 @@ func (d *divided) fault(f planned) (host int, ok bool) {
 		role, err := s.Try("ROLE")
 		return err == nil && role.([]any)[0] == "master"
 	})
-	if master < 0 || d.network[master].cut(true) != nil {
+	if master < 0 || d.network[master].Cut(true) != nil {
 		return -1, false
 	}
 	time.Sleep(f.For + 2*quarantine) // the fault; the next master grants before it is over
-	ok = d.network[master].cut(false) == nil && testkit.Within(patience, d.servers.Complete)
+	ok = d.network[master].Cut(false) == nil && testkit.Within(patience, d.servers.Complete)
 	d.settle()
 	return -1, ok
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"golock/locks/etcd/etcdtest"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
@@ -175,6 +176,37 @@ func TestReadmeCrontab(t *testing.T) {
 	}
 }
 
+// cronEntry is the command of a job in one of the crontabs, with a shorter jitter.
+func cronEntry(t *testing.T, file, job string) (entry string) {
+	t.Helper()
+	for _, line := range lines(read(t, "cron", file)) {
+		_, command, found := strings.Cut(line, "  golock ")
+		if found && line[0] != '#' && strings.HasSuffix(command, "-- "+job) {
+			entry = "golock " + strings.Replace(command, "--jitter 10s", "--jitter 0.1s", 1)
+		}
+	}
+	return entry
+}
+
+// On etcd, too, one of the hosts runs, and the others say nothing.
+func TestCronOnEtcd(t *testing.T) {
+	t.Parallel()
+	s := sandbox(t, "", etcdtest.StoreURL(t))
+	s.Script("bin/migrate-accounts", "#!/bin/sh\necho begin >>log\n")
+	var all []*testkit.Process
+	for range 3 {
+		all = append(all, s.Exec("sh", "-c", cronEntry(t, "crontab.etcd", "migrate-accounts")).Begin())
+	}
+	for _, p := range all {
+		if out := succeeds(p); out != "" {
+			t.Errorf("it prints %q: cron would mail it", out)
+		}
+	}
+	if log := s.Read("log"); log != "begin\n" {
+		t.Errorf("the jobs wrote %q", log)
+	}
+}
+
 // All hosts reach the same minute: one of them runs, silently for all the others, and no later one
 // does until the hold has been given back. The other job runs on every host, three at a time. Only
 // the jitter is shorter than in the file.
@@ -186,13 +218,7 @@ func TestCronFleet(t *testing.T) {
 	s.Script("bin/reindex-host", "#!/bin/sh\necho begin >>log2\nsleep 0.02\necho end >>log2\n")
 	tick := func(job string) {
 		t.Helper()
-		entry := ""
-		for _, line := range lines(read(t, "cron", "crontab.fleet")) {
-			_, command, found := strings.Cut(line, "  golock ")
-			if found && line[0] != '#' && strings.HasSuffix(command, "-- "+job) {
-				entry = "golock " + strings.Replace(command, "--jitter 10s", "--jitter 0.1s", 1)
-			}
-		}
+		entry := cronEntry(t, "crontab.fleet", job)
 		var all []*testkit.Process
 		for range hosts {
 			all = append(all, s.Exec("sh", "-c", entry).Begin())

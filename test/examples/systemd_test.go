@@ -204,15 +204,15 @@ func TestSystemdUnitsVerify(t *testing.T) {
 		text, err := os.ReadFile(unit)
 		testkit.Must(t, err)
 		all := place.Replace(string(text))
-		for _, program := range []string{"make-report", "worker", "echo-server", "import", "scheduler"} {
+		for _, program := range []string{"make-report", "worker", "echo-server", "import", "payroll", "scheduler"} {
 			all = strings.ReplaceAll(all, "/usr/local/bin/"+program, "/bin/true")
 		}
 		name := strings.Replace(filepath.Base(unit), "@.", "@1.", 1)
 		s.Write(name, all)
 		argv = append(argv, s.Path(name))
 	}
-	if len(argv) != 3+8 {
-		t.Errorf("%d units, want 8", len(argv)-3)
+	if len(argv) != 3+9 {
+		t.Errorf("%d units, want 9", len(argv)-3)
 	}
 	if out := testkit.Output(t, "", argv...); out != "" {
 		t.Errorf("%q: %s", argv, out)

@@ -16,27 +16,28 @@ import (
 // After kill -9 of golock the whole family is dead and the slot is free long
 // before the lease ends.
 func TestKilledGolock(t *testing.T) {
-	s := shared(t)
-	for range 2 {
+	onLeased(t, func(t *testing.T, s *testkit.Sandbox) {
 		h := newHousehold(s, long)
 		next := h.successor()
 		h.Signal(unix.SIGKILL)
 		succeeds(next)
 		h.dead()
 		awaitDeath(s, "the guard", h.guard)
-	}
+	})
 }
 
 // A golock that is stopped does not renew. The family is dead when the next one gets the slot;
 // continued, golock ends with 79.
 func TestStoppedGolock(t *testing.T) {
-	h := newHousehold(shared(t), "--ttl", "5")
-	next := h.successor()
-	h.Signal(unix.SIGSTOP)
-	succeeds(next)
-	h.dead()
-	h.Signal(unix.SIGCONT)
-	h.Expects(79, "held up")
+	onLeased(t, func(t *testing.T, s *testkit.Sandbox) {
+		h := newHousehold(s, "--ttl", "5")
+		next := h.successor()
+		h.Signal(unix.SIGSTOP)
+		succeeds(next)
+		h.dead()
+		h.Signal(unix.SIGCONT)
+		h.Expects(79, "held up")
+	})
 }
 
 // A command that ended while golock was stopped keeps its exit code.

@@ -1,7 +1,7 @@
 //go:build integration
 
-// Package guard_test checks the watchdog on a store with leases, here Redis: when golock, the watchdog
-// or the server fails, no descendant of the command outlives the lease, also none that left the
+// Package guard_test checks the watchdog on a store with leases, here Redis, and where the store has a part
+// in it etcd too: when golock, the watchdog or the server fails, no descendant of the command outlives the lease, also none that left the
 // process group and the session.
 //
 // Leases that must not end during a test are longer than the test's patience.
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"golock/locks/etcd/etcdtest"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
@@ -34,6 +35,20 @@ const long = "--ttl=10m"
 func shared(t *testing.T) *testkit.Sandbox {
 	t.Parallel()
 	return testkit.New(t, redistest.StoreURL(t))
+}
+
+// leased are empty stores on the servers of all tests, whose leases end in different ways.
+var leased = map[string]func(testing.TB) string{
+	"redis": func(t testing.TB) string { return redistest.StoreURL(t) },
+	"etcd":  func(t testing.TB) string { return etcdtest.StoreURL(t) },
+}
+
+// onLeased runs a test on each of them.
+func onLeased(t *testing.T, test func(t *testing.T, s *testkit.Sandbox)) {
+	t.Parallel()
+	testkit.Each(t, leased, func(t *testing.T, _ string, url func(testing.TB) string) {
+		test(t, testkit.New(t, url(t)))
+	})
 }
 
 // own makes a sandbox with a server that the test may stop.

@@ -6,24 +6,37 @@ import (
 	"testing"
 	"time"
 
+	"golock/locks/etcd/etcdtest"
 	"golock/test/testkit"
 )
 
 // A server that is silent for longer than the lease: stop signal, KILL a sixth of the TTL later, 79.
 // (The exact moments: package renewal, in virtual time.)
 func TestOutage(t *testing.T) {
-	s, server := own(t)
+	t.Parallel()
+	t.Run("redis", func(t *testing.T) {
+		s, server := own(t)
+		testOutage(t, s, server.SocketURL("quarantine=0s", "prefix=other"), server.Pause, server.Resume)
+	})
+	t.Run("etcd", func(t *testing.T) {
+		t.Parallel()
+		server := etcdtest.Start(t)
+		testOutage(t, testkit.New(t, server.URL()), server.URL()+"/other", server.Pause, server.Resume)
+	})
+}
+
+func testOutage(t *testing.T, s *testkit.Sandbox, other string, pause, resume func()) {
 	polite := s.Job("--ttl", "6", "--", "sh", "-c",
 		`trap 'echo stopped; exit 3' TERM; echo begun; sleep 600 & wait`).Start()
 	polite.Expect("begun")
-	h := newHousehold(testkit.New(t, server.SocketURL("quarantine=0s", "prefix=other")), "--ttl", "6")
-	server.Pause()
+	h := newHousehold(testkit.New(t, other), "--ttl", "6")
+	pause()
 	polite.Expect("stopped")
 	polite.Expects(79, `golock: lock "job": the slot could not be kept: no renewal for `, "; the command was stopped\n")
 	for _, pid := range h.family {
 		awaitDeath(h.s, "the family", pid)
 	}
-	server.Resume()
+	resume()
 	h.Expects(79)
 }
 

@@ -113,6 +113,7 @@ var mysqlColumn = mysqlPacket(2, []byte("\x03def\x00\x00\x00\x01a\x00\x0c\x3f\x0
 func lied() map[string]liedTo {
 	const query, script = "SET SESSION", "\r\nevalsha\r\n"
 	return map[string]liedTo{
+		"etcd": etcdLies(),
 		"redis": {
 			start: func(t *testing.T) (string, func(string) string) {
 				return redistest.Start(t).Addr(), func(address string) string { return "redis://" + address + "?quarantine=0s" }

@@ -1,21 +1,32 @@
 package etcdtest
 
 import (
+	"encoding/json"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golock/locks/locktest/server"
 	"golock/test/testkit"
 )
 
-// Cluster is three servers.
+// Cluster is several servers, three as a rule.
 type Cluster struct {
 	Nodes []*Server
 	t     testing.TB
 }
 
-// StartCluster starts three servers and waits until they have a leader.
+// StartCluster starts three servers on loopback and waits until they have a leader.
 func StartCluster(t testing.TB, options ...string) *Cluster {
+	t.Helper()
+	here := server.Here()
+	return StartClusterAt(t, []server.Site{here, here, here}, options...)
+}
+
+// StartClusterAt starts a server at each site, and waits until they have a leader.
+func StartClusterAt(t testing.TB, sites []server.Site, options ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
 	taken := map[int]bool{}
@@ -36,8 +47,8 @@ func StartCluster(t testing.TB, options ...string) *Cluster {
 		}
 		return strings.Join(all, ",")
 	}
-	for _, name := range []string{"a", "b", "c"} {
-		s, err := newServer(t, name, options)
+	for i, at := range sites {
+		s, err := newServer(t, at, string(rune('a'+i)), options)
 		testkit.Must(t, err)
 		t.Cleanup(s.discard)
 		s.Port, s.peerPort, s.cluster = port(), port(), members
@@ -66,13 +77,39 @@ func (c *Cluster) Leader() int {
 	c.t.Helper()
 	leader := -1
 	testkit.Eventually(c.t, "there is a leader", func() bool {
-		for i, one := range c.Nodes {
-			text, err := one.TryControl("endpoint", "status")
-			if fields := strings.Split(text, ", "); err == nil && len(fields) > 4 && fields[4] == "true" {
-				leader = i
-			}
-		}
+		leader = slices.IndexFunc(c.Nodes, (*Server).leads)
 		return leader >= 0
 	})
 	return leader
+}
+
+// Healthy reports whether all nodes have a leader.
+func (c *Cluster) Healthy() bool {
+	for _, one := range c.Nodes {
+		if !one.answers() {
+			return false
+		}
+	}
+	return true
+}
+
+// leads reports whether the server takes itself for the leader, and a majority does so too.
+func (s *Server) leads() bool {
+	if !s.answers() {
+		return false
+	}
+	client := http.Client{Timeout: time.Second}
+	answer, err := client.Post("http://"+s.Addr()+"/v3/maintenance/status", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	var status struct {
+		Header struct {
+			Member string `json:"member_id"`
+		} `json:"header"`
+		Leader string `json:"leader"`
+	}
+	err = json.NewDecoder(answer.Body).Decode(&status)
+	return err == nil && status.Leader == status.Header.Member
 }

@@ -3,6 +3,7 @@
 package etcdtest
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -36,6 +37,10 @@ type Server struct {
 // variable holds the port and the directory of the server that a run of all tests shares.
 const variable server.Shared = "LOCKTEST_ETCD"
 
+// programVariable names the server's program, if it is another one than that in PATH. test/etcdserver
+// makes one of a current release.
+const programVariable = "LOCKTEST_ETCD_SERVER"
+
 // stores counts those of this process.
 var stores atomic.Int64
 
@@ -52,7 +57,7 @@ func Start(t testing.TB, options ...string) *Server {
 // both sides, and names host.
 func StartTLS(t testing.TB, host string) (s *Server, cert, key string) {
 	t.Helper()
-	s, err := newServer(t, "default", nil)
+	s, err := newServer(t, server.Here(), "default", nil)
 	testkit.Must(t, err)
 	t.Cleanup(s.discard)
 	s.scheme = "https"
@@ -66,7 +71,7 @@ func StartTLS(t testing.TB, host string) (s *Server, cert, key string) {
 }
 
 func startServer(t testing.TB, options []string) (*Server, error) {
-	s, err := newServer(t, "default", options)
+	s, err := newServer(t, server.Here(), "default", options)
 	if err != nil {
 		return nil, err
 	}
@@ -87,12 +92,12 @@ func (s *Server) startAnywhere() error {
 	})
 }
 
-func newServer(t testing.TB, name string, options []string) (*Server, error) {
+func newServer(t testing.TB, at server.Site, name string, options []string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "etcd-")
 	if err != nil {
 		return nil, err
 	}
-	p := server.Process{Host: server.Loopback, Dir: dir}
+	p := server.Process{Host: at.Host, Namespace: at.Namespace, Dir: dir}
 	return &Server{Process: p, t: t, name: name, options: options, scheme: "http"}, nil
 }
 
@@ -107,7 +112,7 @@ func (s *Server) member() string {
 }
 
 func (s *Server) start() error {
-	path, err := exec.LookPath("etcd")
+	path, err := exec.LookPath(cmp.Or(os.Getenv(programVariable), "etcd"))
 	if err != nil {
 		return fmt.Errorf("etcd is not installed: make deps")
 	}
@@ -151,11 +156,26 @@ func (s *Server) URL(options ...string) string {
 	return server.WithOptions("etcd://"+s.Addr(), options)
 }
 
+// RevokesLate reports whether a leader of this release that goes on after it stood still may revoke leases
+// that its successor has prolonged (https://github.com/etcd-io/etcd/issues/15247).
+func (s *Server) RevokesLate() bool {
+	s.t.Helper()
+	_, text, _ := strings.Cut(s.Control("endpoint", "status"), ", ")
+	fields := strings.Split(text, ", ")
+	var major, minor, patch int
+	_, err := fmt.Sscanf(fields[min(1, len(fields)-1)], "%d.%d.%d", &major, &minor, &patch)
+	testkit.Must(s.t, err)
+	return major == 3 && (minor < 4 || minor == 4 && patch < 31 || minor == 5 && patch < 13)
+}
+
 // Restart starts a server that was killed, at the same place.
 func (s *Server) Restart() {
 	s.t.Helper()
 	testkit.Must(s.t, s.start())
 }
+
+// TryRestart is Restart of a server that may refuse to start.
+func (s *Server) TryRestart() error { return s.start() }
 
 // Control runs etcdctl, which must succeed.
 func (s *Server) Control(args ...string) string {

@@ -46,6 +46,13 @@ type Process struct {
 	paused bool
 }
 
+// Site is where a server runs: an address, and the file of the network namespace that has it, "" for that
+// of the tests.
+type Site struct{ Host, Namespace string }
+
+// Here is the loopback address.
+func Here() Site { return Site{Host: Loopback} }
+
 func (p *Process) Addr() string { return net.JoinHostPort(p.Host, strconv.Itoa(p.Port)) }
 
 // Log returns what the server has logged so far.

@@ -27,17 +27,17 @@ type Sentinels struct {
 // StartSentinel starts a master, a replica and the sentinels, and waits until they know each other.
 func StartSentinel(t testing.TB) *Sentinels {
 	t.Helper()
-	return startSentinel(t, []Site{Here(), Here()}, []Site{Here(), Here(), Here()})
+	return startSentinel(t, []server.Site{server.Here(), server.Here()}, []server.Site{server.Here(), server.Here(), server.Here()})
 }
 
 // StartSentinelAt starts a server, the first of which is the master, and a sentinel at each of
 // three sites.
-func StartSentinelAt(t testing.TB, sites []Site) *Sentinels {
+func StartSentinelAt(t testing.TB, sites []server.Site) *Sentinels {
 	t.Helper()
 	return startSentinel(t, sites, sites)
 }
 
-func startSentinel(t testing.TB, servers, sentinels []Site) *Sentinels {
+func startSentinel(t testing.TB, servers, sentinels []server.Site) *Sentinels {
 	t.Helper()
 	s := &Sentinels{Master: StartAt(t, servers[0])}
 	s.Servers = []*Server{s.Master}
@@ -101,12 +101,12 @@ type Cluster struct{ Nodes []*Server }
 // StartCluster starts them and waits until the cluster is complete.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
-	return StartClusterAt(t, []Site{Here(), Here(), Here()}, nil)
+	return StartClusterAt(t, []server.Site{server.Here(), server.Here(), server.Here()}, nil)
 }
 
 // StartClusterAt starts a cluster with a master at each of three sites, and replicas of the first
 // of them, which come after the masters.
-func StartClusterAt(t testing.TB, masters, replicas []Site, options ...string) *Cluster {
+func StartClusterAt(t testing.TB, masters, replicas []server.Site, options ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{}
 	options = append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "2000"}, options...)

@@ -30,21 +30,15 @@ type Server struct {
 	args    func() []string
 }
 
-// Site is where a server runs: an address, and the file of the network namespace that has it.
-type Site struct{ Host, Namespace string }
-
-// Here is the namespace of the tests.
-func Here() Site { return Site{Host: server.Loopback} }
-
 // Start starts a server with further options in the form of its command line,
 // as in "--maxmemory", "10mb". Data is not saved unless the options say so.
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
-	return StartAt(t, Here(), options...)
+	return StartAt(t, server.Here(), options...)
 }
 
 // StartAt starts a server at a site.
-func StartAt(t testing.TB, at Site, options ...string) *Server {
+func StartAt(t testing.TB, at server.Site, options ...string) *Server {
 	t.Helper()
 	s, err := startServer(t, at, options)
 	testkit.Must(t, err)
@@ -52,7 +46,7 @@ func StartAt(t testing.TB, at Site, options ...string) *Server {
 	return s
 }
 
-func startServer(t testing.TB, at Site, options []string) (*Server, error) {
+func startServer(t testing.TB, at server.Site, options []string) (*Server, error) {
 	s, err := newServer(t, at, "redis-server")
 	if err != nil {
 		return nil, err
@@ -75,7 +69,7 @@ func (s *Server) configure(options []string) {
 }
 
 // newServer makes the directory of a server.
-func newServer(t testing.TB, at Site, program string) (*Server, error) {
+func newServer(t testing.TB, at server.Site, program string) (*Server, error) {
 	// A socket's path is at most 107 bytes long, t.TempDir's may be longer.
 	dir, err := os.MkdirTemp("", "redis-")
 	if err != nil {
@@ -153,10 +147,10 @@ func (s *Server) Restart() {
 // Replica starts a replica of the server and waits until it follows.
 func (s *Server) Replica() *Server {
 	s.t.Helper()
-	return s.replicaAt(Here())
+	return s.replicaAt(server.Here())
 }
 
-func (s *Server) replicaAt(at Site) *Server {
+func (s *Server) replicaAt(at server.Site) *Server {
 	s.t.Helper()
 	r := StartAt(s.t, at, "--replicaof", s.Host, strconv.Itoa(s.Port))
 	follows := func() bool { return r.Info("replication", "master_link_status") == "up" }

@@ -53,7 +53,7 @@ func share() (*Server, error) {
 		s.configure(nil)
 		return s, nil
 	}, func() (*Server, func(), error) {
-		s, err := startServer(nil, Here(), nil)
+		s, err := startServer(nil, server.Here(), nil)
 		return s, s.discard, err
 	})
 }

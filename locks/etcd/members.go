@@ -1,0 +1,130 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golock/locks"
+)
+
+// host is what the member at one host of the URL says.
+type host struct {
+	address string
+	status  memberStatus
+	err     error // it does not answer
+}
+
+// hosts asks each host of the URL.
+func (x *examination) hosts(ctx context.Context) []host {
+	all := make([]host, len(x.store.client.target.hosts))
+	var group sync.WaitGroup
+	for i, address := range x.store.client.target.hosts {
+		group.Go(func() {
+			one := &all[i]
+			one.address = address
+			defer locks.Recover(&one.err)
+			one.status, one.err = x.store.statusOf(ctx, address)
+		})
+	}
+	group.Wait()
+	return all
+}
+
+// statusOf asks one member.
+func (s *Store) statusOf(ctx context.Context, address string) (st memberStatus, err error) {
+	target := *s.client.target
+	target.hosts = []string{address}
+	c := newClient(&target)
+	defer c.close()
+	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
+	defer cancel()
+	l, err := c.current(ctx, nil)
+	if err == nil {
+		err = l.call(ctx, "Maintenance/Status", nil, st.read)
+	}
+	return st, err
+}
+
+// versions are the numbers of a version; there are fewer than two if it is none.
+func versions(text string) (is [3]int, count int) {
+	count, _ = fmt.Sscanf(text, "%d.%d.%d", &is[0], &is[1], &is[2])
+	return is, count
+}
+
+// oldest is the version of the oldest of the members that answer. Any of them may be the leader.
+func oldest(asked *memberStatus, all []host) string {
+	text := asked.version
+	for i := range all {
+		one, count := versions(all[i].status.version)
+		last, _ := versions(text)
+		if all[i].err == nil && count > 1 && slices.Compare(one[:], last[:]) < 0 {
+			text = all[i].status.version
+		}
+	}
+	return text
+}
+
+// reachable judges the hosts of the URL.
+func (x *examination) reachable(st *memberStatus, m *membership, all []host) {
+	var away []host
+	for i := range all {
+		one := &all[i]
+		switch {
+		case one.err != nil:
+			away = append(away, *one)
+		case one.status.cluster != st.cluster:
+			x.Add(locks.Problem, "hosts", one.address+" belongs to another cluster than the others",
+				"two may run: each cluster has locks of its own", "name the members of one cluster")
+		case one.status.isLearner:
+			x.Add(locks.Note, "hosts", one.address+" is a learner", "it refuses what golock asks", "leave it out of the URL")
+		}
+	}
+	why := "golock asks another one; with one more away there may be no majority"
+	if m.voters-len(away) > m.voters/2+1 {
+		why = "golock asks another one"
+	}
+	for _, one := range away {
+		x.Add(locks.Note, "hosts", fmt.Sprintf("%s does not answer: %v", one.address, one.err), why, "start it, or leave it out of the URL")
+	}
+	if len(away) == 0 {
+		x.OK("hosts", "all that the URL names answer")
+	}
+}
+
+// commits measures how long the cluster takes to commit a change: the slower its disks, the sooner it
+// changes its leader.
+func (x *examination) commits(ctx context.Context, ttl time.Duration) {
+	const count = 5
+	var took []time.Duration
+	for range count {
+		ref, err := locks.NewRef("golock doctor")
+		if err != nil {
+			return
+		}
+		id, _ := leasesOf(ref.ID)
+		_, err = once(ctx, x.store, func(ctx context.Context, l *link) (a leaseAnswer, err error) {
+			began := x.store.clock()
+			if a, err = l.grant(ctx, id, max(ttl.Truncate(time.Second), time.Second)); err == nil {
+				took = append(took, x.store.clock().Sub(began))
+				l.revokeSoon(id)
+			}
+			return a, err
+		})
+		if err != nil {
+			return // leastTTL reports that
+		}
+	}
+	longest := slices.Max(took)
+	what := fmt.Sprintf("takes %v at most, of %d", longest.Round(10*time.Microsecond), count)
+	if limit := min(ttl/20, 500*time.Millisecond); longest > cmp.Or(limit, time.Millisecond) {
+		x.Add(locks.Note, "commit", what+fmt.Sprintf("; with a TTL of %v more than %v is slow", ttl, limit),
+			"slots are taken late, and a leader that is slower still loses its office (etcd wants a WAL fsync in 10 ms)",
+			"faster disks for etcd, or a longer --ttl")
+		return
+	}
+	x.OK("commit", what)
+}

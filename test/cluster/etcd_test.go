@@ -1,0 +1,104 @@
+//go:build cluster
+
+package cluster_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"golock/locks/etcd/etcdtest"
+	"golock/test/islands"
+	"golock/test/testkit"
+)
+
+// quorum is etcd on three hosts. The golocks of a host ask its member first.
+type quorum struct {
+	*etcdtest.Cluster
+	network islands.Network
+	disk    string // a small one, with the data of the first member
+	leader  int    // when the last fault began
+}
+
+func newQuorum(t *testing.T, n islands.Network) system {
+	q := &quorum{network: n, disk: t.TempDir()}
+	testkit.Must(t, unix.Mount("tmpfs", q.disk, "tmpfs", 0, "size=192m"))
+	t.Cleanup(func() { _ = unix.Unmount(q.disk, unix.MNT_DETACH) })
+	q.Cluster = etcdtest.StartClusterAt(t, n.Sites(0, 1, 2))
+	first := q.Nodes[0]
+	first.Kill()
+	data := filepath.Join(first.Dir, "data")
+	testkit.Output(t, "", "mv", data, q.disk)
+	testkit.Must(t, os.Symlink(filepath.Join(q.disk, "data"), data))
+	first.Restart()
+	testkit.Eventually(t, "all members are there", q.Healthy)
+	return q
+}
+
+func (q *quorum) url(host int) string { return q.URL(max(host, 0)) }
+
+func (q *quorum) repaired() bool { return q.Healthy() }
+
+func (q *quorum) faults() []fault {
+	node := func(i int) *etcdtest.Server { return q.Nodes[(q.leader+i)%hosts] }
+	find := func() { q.leader = q.Leader() }
+	nobody := func() []int { find(); return nil }
+	minority := func(i int) func() []int {
+		return func() []int { find(); return []int{(q.leader + i) % hosts} }
+	}
+	cut := func(i int, off bool) func(t *testing.T) {
+		return func(t *testing.T) { testkit.Must(t, q.network[(q.leader+i)%hosts].Cut(off)) }
+	}
+	old := q.Nodes[0].RevokesLate()
+	var snapshot string
+	return []fault{
+		{name: "leader killed, back after 10 s", lasts: 10 * time.Second, cutOff: nobody, maxPause: 5 * time.Second,
+			begin: func(*testing.T) { node(0).Kill() }, end: func(*testing.T) { node(0).Restart() }},
+		{name: "leader stopped for 10 s", lasts: 10 * time.Second, cutOff: nobody, maxPause: 5 * time.Second, revokes: old,
+			begin: func(*testing.T) { node(0).Pause() }, end: func(*testing.T) { node(0).Resume() }},
+		{name: "leader and the golocks of its host cut off for 30 s", lasts: 30 * time.Second, cutOff: minority(0),
+			maxPause: 5 * time.Second, begin: cut(0, true), end: cut(0, false)},
+		{name: "another member and the golocks of its host cut off for 30 s", lasts: 30 * time.Second, cutOff: minority(1),
+			maxPause: 5 * time.Second, begin: cut(1, true), end: cut(1, false)},
+		{name: "two of three members stopped for 20 s", lasts: 20 * time.Second,
+			cutOff: func() []int { find(); return []int{0, 1, 2} }, revokes: old,
+			begin: func(*testing.T) { node(0).Pause(); node(1).Pause() },
+			end:   func(*testing.T) { node(0).Resume(); node(1).Resume() }},
+		{name: "disk of a member full for 20 s", lasts: 20 * time.Second, cutOff: nobody, maxPause: 5 * time.Second,
+			begin: func(t *testing.T) {
+				_ = exec.Command("dd", "if=/dev/zero", "of="+q.disk+"/filler", "bs=64k").Run() // ends when it is full
+			},
+			end: func(t *testing.T) {
+				t.Logf("the member with the full disk runs: %t", q.Nodes[0].Running())
+				testkit.Must(t, os.Remove(q.disk+"/filler"))
+				if !q.Nodes[0].Running() {
+					q.Nodes[0].Restart()
+				}
+			}},
+		{name: "a member comes back with data of 20 s ago", lasts: 10 * time.Second, cutOff: nobody, maxPause: 5 * time.Second,
+			begin: func(t *testing.T) {
+				second := q.Nodes[1]
+				second.Kill()
+				snapshot = filepath.Join(second.Dir, "old")
+				testkit.Output(t, "", "cp", "-a", filepath.Join(second.Dir, "data"), snapshot)
+				second.Restart()
+				time.Sleep(20 * time.Second) // others write meanwhile
+				second.Kill()
+				testkit.Must(t, os.Rename(filepath.Join(second.Dir, "data"), filepath.Join(second.Dir, "new")))
+				testkit.Must(t, os.Rename(snapshot, filepath.Join(second.Dir, "data")))
+				t.Logf("the start of the member with the old data: %v", second.TryRestart())
+			},
+			end: func(t *testing.T) {
+				second := q.Nodes[1]
+				t.Logf("the member with the old data runs: %t", second.Running())
+				second.Kill()
+				testkit.Must(t, os.RemoveAll(filepath.Join(second.Dir, "data")))
+				testkit.Must(t, os.Rename(filepath.Join(second.Dir, "new"), filepath.Join(second.Dir, "data")))
+				second.Restart()
+			}},
+	}
+}
