@@ -46,33 +46,44 @@ var interactiveShells = []struct {
 	argv   []string
 	rc     string // the file that it reads, below its home
 	script string
+	// Its completion of names is that of the shell before it.
+	sameNames bool
 }{
 	{"bash", []string{"bash", "--rcfile", "rc", "-i"}, "rc",
-		"PS1='ready> '\nsource <(golock completion bash)\n"},
+		"PS1='ready> '\nsource <(golock completion bash)\n", false},
 	{"bash-completion", []string{"bash", "--rcfile", "rc", "-i"}, "rc",
-		"source /usr/share/bash-completion/bash_completion\nPS1='ready> '\nsource <(golock completion bash)\n"},
+		"source /usr/share/bash-completion/bash_completion\nPS1='ready> '\nsource <(golock completion bash)\n", true},
 	{"zsh", []string{"zsh", "-i"}, ".zshrc",
-		"PS1='ready> '\nautoload -U compinit\ncompinit -u\nsource <(golock completion zsh)\n"},
+		"PS1='ready> '\nautoload -U compinit\ncompinit -u\nsource <(golock completion zsh)\n", false},
 	{"zsh-fpath", []string{"zsh", "-i"}, ".zshrc",
-		"PS1='ready> '\nmkdir fp; golock completion zsh >fp/_golock\nfpath=(~/fp $fpath)\nautoload -U compinit\ncompinit -u\n"},
+		"PS1='ready> '\nmkdir fp; golock completion zsh >fp/_golock\nfpath=(~/fp $fpath)\nautoload -U compinit\ncompinit -u\n", true},
 	{"fish", []string{"fish", "-i"}, ".config/fish/config.fish",
-		"function fish_prompt; echo 'ready> '; end\nfunction fish_greeting; end\ngolock completion fish | source\n"},
+		"function fish_prompt; echo 'ready> '; end\nfunction fish_greeting; end\ngolock completion fish | source\n", false},
 }
 
-// The shells themselves, on a terminal.
-func TestCompletionInShells(t *testing.T) {
-	lines := slices.Clone(typedLines)
+// hostileLines asks for each hostile name: all of them without quotes, half of them with each quote.
+func hostileLines() (lines []typedLine) {
 	for i, quote := range []string{"", "'", `"`} {
 		for j, name := range hostileNames {
-			if i == 0 || j%2 == i%2 { // half of them with each quote
+			if i == 0 || j%2 == i%2 {
 				lines = append(lines, typedLine{"golock ls " + quote + name[:1] + "\t", "[ls][" + name + "]"})
 			}
 		}
 	}
+	return lines
+}
+
+// The shells themselves, on a terminal.
+func TestCompletionInShells(t *testing.T) {
+	names := hostileLines()
 	for _, shell := range interactiveShells {
 		t.Run(shell.name, func(t *testing.T) {
 			t.Parallel()
 			testkit.Need(t, shell.argv[0])
+			lines := typedLines
+			if !shell.sameNames || testkit.Deep() {
+				lines = slices.Concat(typedLines, names)
+			}
 			s := testkit.New(t, "")
 			holder := func(name string) *testkit.Process {
 				return s.Lock(name, "--", "sh", "-c", `echo "$GOLOCK_ID"; read end`).Start()

@@ -111,11 +111,17 @@ func TestCampaign(t *testing.T) {
 
 // attack plays rounds: the engine's few of the short form, or until the time is over.
 func (e *engine) attack(t *testing.T, s *storeSummary) {
-	here := e.open(t, e)
 	rounds := e.short
+	if testkit.Deep() {
+		rounds = slices.Concat(e.short, e.deep)
+	}
 	if onlyRound != 0 {
 		rounds = []uint64{onlyRound}
 	}
+	if duration == 0 && len(rounds) == 0 {
+		return
+	}
+	here := e.open(t, e)
 	h := fnv.New64a()
 	fmt.Fprint(h, e.name)
 	seeds := rand.New(rand.NewPCG(seed, h.Sum64()))

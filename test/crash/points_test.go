@@ -13,7 +13,7 @@ import (
 )
 
 // instants is how many are tried of each kind, spread over its life.
-const instants = 8
+const instants = 5
 
 // A golock is killed at the begin or end of a system call, from the one that opens the store to its
 // last: the others are served in their order, and nothing remains.

@@ -25,7 +25,7 @@ func TestStoppedAtSystemCalls(t *testing.T) {
 		stores[name] = leasedStores[name]
 	}
 	testkit.Each(t, stores, func(t *testing.T, name string, store func(t *testing.T) string) {
-		const instants, ttl = 6, 2 * time.Second // KILL goes out a tenth of a second before the end
+		const instants, ttl = 4, 2 * time.Second // KILL goes out a tenth of a second before the end
 		all, random := stopped(t, store(t), ttl, ttl*2/3, 0, -1, false), newRand(t)
 		for i := range instants {
 			for how, stop := range map[string]syscall.Signal{"process": syscall.SIGSTOP, "thread": threadAlone} {

@@ -227,8 +227,10 @@ func TestDamagedAnswers(t *testing.T) {
 				if used > most {
 					t.Errorf("golock used %d KiB", used)
 				}
-				proxy.lie.Store(l)
-				testDamagedStart(t, i, s, l)
+				if i%2 == 0 || testkit.Deep() {
+					proxy.lie.Store(l)
+					testDamagedStart(t, i/2, s, l)
+				}
 			})
 		}
 	})
