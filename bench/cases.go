@@ -106,7 +106,10 @@ func waitingExperiments() []experiment {
 			How: "Measured as above; ratios are to golock on the local store. In a burst of 50 each " +
 				"command sleeps for 5 ms: no lock can be faster than 250 ms. A network adds its round trips.",
 			rounds: 120, measure: measureStart, rows: append(tools("golock"), acrossMachines...),
-			bars: []bar{{metric: "wall", of: "golock redis", against: "golock", limit: 2.5, unit: "ms"}},
+			bars: []bar{
+				{metric: "wall", of: "golock redis", against: "golock", limit: 2.5, unit: "ms"},
+				{metric: "wall", of: "golock etcd", limit: 9, unit: "ms"},
+			},
 		},
 	}
 }
@@ -134,6 +137,8 @@ func handOffExperiments() []experiment {
 			bars: []bar{
 				{metric: "gap", of: "golock mysql", against: "GET_LOCK", limit: 3, unit: "x"},
 				{metric: "gap", of: "golock postgres", against: "pg_advisory_lock", limit: 2.2, unit: "x"},
+				{metric: "gap", of: "golock etcd", limit: 3.5, unit: "ms"},
+				{metric: "inversions", of: "golock etcd", worst: true},
 				{metric: "gap", of: "golock mkdir, 100", limit: 8, unit: "ms"},
 				{metric: "worst gap", of: "golock mkdir, 100", limit: 60, unit: "ms", worst: true},
 				{metric: "inversions", of: "golock redis", worst: true},
@@ -155,6 +160,7 @@ func burstExperiments() []experiment {
 				{metric: "total", of: "golock redis", limit: 450, unit: "ms"},
 				{metric: "total", of: "golock mysql", against: "GET_LOCK", limit: 1.5, unit: "x"},
 				{metric: "total", of: "golock postgres", against: "pg_advisory_lock", limit: 1.4, unit: "x"},
+				{metric: "total", of: "golock etcd", limit: 600, unit: "ms"},
 				{metric: "total", of: "golock mkdir", against: "golock redis", limit: 1.5, unit: "x"},
 			},
 		},
@@ -162,8 +168,11 @@ func burstExperiments() []experiment {
 			Name: "burst-200", Base: "golock", Metrics: burstMetrics,
 			Title: shared, Column: "burst of 200",
 			rounds: 3, size: 200, quick: 40, measure: measureBurst(0),
-			rows: tools("golock", "golock redis", "golock mysql", "golock postgres", "golock mkdir"),
-			bars: []bar{{metric: "total", of: "golock mkdir", limit: 4000, unit: "ms"}},
+			rows: tools("golock", "golock redis", "golock mysql", "golock postgres", "golock etcd", "golock mkdir"),
+			bars: []bar{
+				{metric: "total", of: "golock etcd", limit: 2000, unit: "ms"},
+				{metric: "total", of: "golock mkdir", limit: 4000, unit: "ms"},
+			},
 		},
 	}
 }
@@ -183,6 +192,7 @@ func scaleExperiment() experiment {
 		{"golock -q", []int{16, 1000}}, {"golock redis -q", []int{16, 1000}},
 		{"golock mysql -q", []int{16, 400, 1000}}, {"golock mysql, waiters=37 -q", []int{400}},
 		{"golock postgres -q", []int{16, 400, 1000}}, {"golock postgres, waiters=25 -q", []int{400}},
+		{"golock etcd -q", []int{16, 400}},
 		{"golock mkdir -q", []int{16, 100}}, {"GET_LOCK", []int{16}}, {"pg_advisory_lock", []int{16}},
 	} {
 		for _, n := range line.lengths {
@@ -199,6 +209,7 @@ func scaleExperiment() experiment {
 		{metric: "server CPU", of: "golock postgres -q, 400", against: "golock postgres -q, 16",
 			limit: 2, unit: "x"},
 		{metric: "server CPU at rest", of: "golock postgres -q, 400", limit: 150, unit: "ms/s"},
+		{metric: "client CPU at rest", of: "golock etcd -q, 400", limit: 0.1, unit: "ms/s"},
 		{metric: "client CPU", of: "golock mkdir -q, 100", limit: 10, unit: "ms"},
 		{metric: "client CPU at rest", of: "golock mkdir -q, 100", limit: 4, unit: "ms/s"},
 	}

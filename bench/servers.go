@@ -141,6 +141,8 @@ func (s *servers) pidOf(tool string) func() (int, error) {
 		return func() (int, error) { return strconv.Atoi(s.redis.Info("server", "process_id")) }
 	case "golock mysql", "GET_LOCK":
 		return func() (int, error) { return readPID(filepath.Join(s.maria.Dir, "pid")) }
+	case "golock etcd", "etcdctl lock":
+		return func() (int, error) { return s.etcd.Process.Pid, nil }
 	case "golock postgres", "pg_advisory_lock":
 		file := filepath.Join(s.postgres.Dir, "data", "postmaster.pid")
 		return func() (int, error) { return readPID(file) }
