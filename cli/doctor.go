@@ -18,16 +18,16 @@ import (
 type doctorCommand struct {
 	nameFlag
 	storeFlags
-	TTL     durationFlag `name:"ttl" variable:"GOLOCK_TTL" builtin:"30s" placeholder:"D" help:"On a networked store: the lease time of the runs in question."`
-	JSON    boolFlag     `name:"json" help:"Print a JSON array."`
-	Verbose boolFlag     `name:"verbose" short:"v" file:"no" help:"Print also what is as it should be, and notes."`
+	TTL     durationFlag `name:"ttl" brief:"" variable:"GOLOCK_TTL" builtin:"30s" placeholder:"D" help:"The --ttl of the runs in question, on a networked store."`
+	JSON    boolFlag     `name:"json" brief:"" help:"Print a JSON array."`
+	Verbose boolFlag     `name:"verbose" short:"v" brief:"" file:"no" help:"Print also notes and what is as it should be."`
 }
 
 func (*doctorCommand) Help() string {
-	return `Looks at this host and at the store, as a run with the same flags would find them.
-It prints each problem, why it matters and how to fix it, and with -v also notes
-and what is as it should be. It takes and releases the slot of a name that nobody uses, and
-leaves nothing behind. For SQL stores it prints the table's DDL.
+	return `Checks this host and the store, as a run with the same flags would find them. It prints
+each problem, why it matters and how to fix it, and with -v also notes and what is as it
+should be. It takes and releases a test lock with a random name, and leaves nothing
+behind. For SQL stores it prints the statements that create the table.
 
 Examples:
   golock doctor
@@ -36,7 +36,7 @@ Examples:
 
 Exit codes:
   0 every promise holds here (there may be notes), 1 there is a problem,
-  69 the store cannot be reached or refuses: it could not be examined`
+  69 the store could not be checked: it cannot be reached, or refuses`
 }
 
 func (c *doctorCommand) run(out *term.Printer) error {

@@ -21,10 +21,10 @@ import (
 )
 
 type reportCommand struct {
-	Summary    boolFlag     `name:"summary" brief:"" file:"no" help:"Print a table of all locks. It shows how many runs were skipped, failed or lost their slot, and how long they waited and ran. On a terminal this is the default."`
-	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by a page that shows when each run waited and ran. It says who waited for whom, has the table, and needs no other file, no network and no JavaScript."`
-	Prometheus boolFlag     `name:"prometheus" brief:"" file:"no" help:"Print metrics for Prometheus. This is the default if standard output is not a terminal."`
-	Textfile   textFlag     `name:"textfile" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by the metrics, in one step: for node_exporter's textfile collector."`
+	Summary    boolFlag     `name:"summary" brief:"" file:"no" help:"Print a table of all locks: how many runs were skipped, failed or lost their slot, how long they waited and ran. The default on a terminal."`
+	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by a page that shows when each run waited and ran, and behind whom, with the table. It needs no other file, no network and no JavaScript."`
+	Prometheus boolFlag     `name:"prometheus" brief:"" file:"no" help:"Print metrics for Prometheus. The default if standard output is not a terminal."`
+	Textfile   textFlag     `name:"textfile" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by the metrics, in one step, for node_exporter's textfile collector."`
 	Since      durationFlag `name:"since" brief:"" file:"no" placeholder:"D" help:"Only runs that ended within the last D."`
 	Name       textFlag     `name:"name" brief:"" file:"no" placeholder:"NAME" help:"Only runs of this name."`
 	configFlag
@@ -32,14 +32,14 @@ type reportCommand struct {
 }
 
 func (*reportCommand) Help() string {
-	return `Sums up what golock run --report has written. A file that does not exist yet counts as empty.
-Give all files of one node_exporter to one golock report, rotated ones too.
+	return `Sums up what golock run --report has written. A file that does not exist yet counts as
+empty. Give all files of a host, also rotated ones, to one golock report.
 
 Examples:
   golock report
-        the table, of the configured report
+        a table of the configured report
   golock report --since 1d --html night.html /var/log/golock/*.jsonl
-        a page of the last day: why did backup start late, who was skipped most?
+        a page of the last day: why did backup start late, who was skipped most
   * * * * * golock report --textfile /var/lib/prometheus/node-exporter/golock.prom /var/log/golock.jsonl
         a crontab line; the metrics are described in docs/operations.md`
 }
