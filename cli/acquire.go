@@ -81,7 +81,7 @@ func openProcess(v *config.Values, run *runner.Run) (process *pidfd.Process, err
 	}
 	pid, err := config.ParseInt(text, 1, math.MaxInt32)
 	if err != nil {
-		return nil, v.Errorf("for", "%q is neither the number of a process nor none", locks.Printable(text, 40))
+		return nil, v.Errorf("for", "expected the number of a process, or none, not %q", locks.Printable(text, 40))
 	}
 	process, err = pidfd.Open(pid)
 	switch {

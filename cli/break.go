@@ -130,7 +130,7 @@ func (b *eviction) refusal(e locks.Entry) error {
 	if b.olderThan <= 0 || e.HasAge {
 		return nil
 	}
-	return fmt.Errorf("%q: not evicted: for how long %s has been there cannot be told from here, so it may be less than --older-than; "+
+	return fmt.Errorf("%q: not evicted: the age of %s is not known here and may be less than --older-than; "+
 		"golock break --id %s evicts it", e.Name, e.Who(60), e.Ref)
 }
 

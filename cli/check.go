@@ -134,7 +134,7 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	}
 	defer os.RemoveAll(t.test.Dir)
 	if most := min(t.test.Children, t.test.Loops); most <= t.test.Limit {
-		t.out.Warn(fmt.Sprintf("%d children can never be more than %d at once: this proves nothing about the limit", most, t.test.Limit))
+		t.out.Warn(fmt.Sprintf("%d children never exceed %d at once: this proves nothing about the limit", most, t.test.Limit))
 	}
 	began := time.Now()
 	t.test.Progress = func(done, of int) {
@@ -164,7 +164,7 @@ func (t *strengthTest) readSettings(c *checkCommand, v *config.Values) error {
 	case v.Err() != nil:
 		return v.Err()
 	case c.With.given() && c.Store.given():
-		return usageError{errors.New("--with: cannot be combined with --store: another tool is tested then")}
+		return usageError{errors.New("--with: cannot be combined with --store: it tests another tool")}
 	case c.With.given() && !strings.Contains(c.With.text(), "{}"):
 		return usageError{errors.New("--with: has no {} where the child's command line belongs, as in 'flock /tmp/x {}'")}
 	}

@@ -75,7 +75,7 @@ func diagnose(ctx context.Context, v *config.Values, store locks.KnownStore, ttl
 			"let this user read it, or name the store in /etc/golock.toml or GOLOCK_STORE")
 	}
 	for _, note := range v.Notes {
-		found.Add(locks.Note, "settings", note, "a setting that you do not expect makes another lock, or none", "")
+		found.Add(locks.Note, "settings", note, "with an unexpected setting a run takes another lock, or none", "")
 	}
 	found.Append(doctor.Examine(store.IsNetworked)...)
 	if store.IsNetworked {
@@ -112,7 +112,7 @@ func examineSockets(found *locks.Findings) {
 	dir, err := open.Directory(false)
 	if err != nil {
 		found.Add(locks.Note, "held", "there is no directory for sockets: "+err.Error(),
-			"golock held and acquire use sockets without files, which processes in another network namespace cannot reach",
+			"golock held and acquire use sockets without files, which processes of another network namespace cannot reach",
 			"the directory of the store local, as golock doctor --store local says")
 		return
 	}

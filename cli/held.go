@@ -184,7 +184,7 @@ func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 
 // errOfRun says that nobody else can release a run's slot.
 func errOfRun(ref locks.Ref) error {
-	return usageError{fmt.Errorf("%s is the slot of a run, which releases it itself when its command has ended", ref)}
+	return usageError{fmt.Errorf("%s is the slot of a run; the run releases it when its command has ended", ref)}
 }
 
 // ask finds out whether a slot is held, and renews its lease, or it releases the slot. It asks the

@@ -90,9 +90,9 @@ func (c *reportCommand) readFilter(v *config.Values) (selected report.Filter) {
 func (c *reportCommand) refuseContradictions(v *config.Values) {
 	switch {
 	case c.Summary.on() && c.Prometheus.on():
-		v.Fail("summary", "cannot be combined with --prometheus: each is printed to standard output")
+		v.Fail("summary", "cannot be combined with --prometheus: both print to standard output")
 	case c.Textfile.given() && c.Prometheus.on():
-		v.Fail("textfile", "cannot be combined with --prometheus: it takes the place of standard output")
+		v.Fail("textfile", "cannot be combined with --prometheus: it replaces standard output")
 	case c.Textfile.given() && c.Since.given():
 		v.Fail("since", "cannot be combined with --textfile: counters for Prometheus must not fall")
 	}
@@ -139,7 +139,7 @@ func (c *reportCommand) read(path string, selected report.Filter, sums *sums, ou
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) && isDirectory(filepath.Dir(path)) {
 		if !c.Textfile.given() {
-			out.Say(path + " does not exist yet, so it counts as empty")
+			out.Say(path + " does not exist yet and counts as empty")
 		}
 		return nil
 	}
