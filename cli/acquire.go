@@ -18,24 +18,24 @@ import (
 
 type acquireCommand struct {
 	slotFlags
-	For  textFlag `name:"for" file:"no" placeholder:"PID|none" help:"The process whose end frees the slot, $$$$ in a shell; or none, on a networked store."`
-	JSON boolFlag `name:"json" help:"Print an object instead of the ID alone: id, name, slots, fence, and on a networked store expires_in_ms."`
+	For  textFlag `name:"for" brief:"" file:"no" placeholder:"PID|none" help:"Release the slot when process PID ends; in a shell $$$$. With none, on a networked store, the slot ends after --ttl."`
+	JSON boolFlag `name:"json" brief:"" help:"Print a JSON object instead of the ID alone: id, name, slots, fence, and on a networked store expires_in_ms."`
 	logFlags
 }
 
 func (*acquireCommand) Help() string {
-	return `Prints the ID of the slot alone on standard output. A holder process keeps the slot
-until golock release ID, or until the process of --for has ended in whatever way.
-With --for none, on a networked store, no process holds it: it is free after --ttl
-unless golock renew ID renews it.
+	return `Prints the ID of the slot on standard output, and nothing else there. A background
+process of golock keeps the slot until golock release ID, or until the process of --for
+ends, for whatever reason. With --for none, on a networked store, no process keeps it:
+the slot ends after --ttl, unless golock renew ID prolongs it.
 
 Examples:
   id=$(golock acquire --name deploy --for $$) || exit
   trap 'golock release "$id"' EXIT
   build; golock held --id "$id" && mv build/new /srv/site
-        a script of its own; when it is killed the slot is free at once
+        in a script; if the script is killed the slot is released at once
   id=$(golock acquire --name data --shared --wait 10m --for $$)
-        beside other readers, if there is no writer for ten minutes
+        a reader's lock; gives up if a writer holds the lock for ten minutes
   id=$(golock acquire --name env-3 --store redis://locks --ttl 2h --for none)
         a slot that outlives the job; another job calls golock release "$id"
 
@@ -81,7 +81,7 @@ func openProcess(v *config.Values, run *runner.Run) (process *pidfd.Process, err
 	}
 	pid, err := config.ParseInt(text, 1, math.MaxInt32)
 	if err != nil {
-		return nil, v.Errorf("for", "%q is neither the number of a process nor none", locks.Printable(text, 40))
+		return nil, v.Errorf("for", "expected the number of a process, or none, not %q", locks.Printable(text, 40))
 	}
 	process, err = pidfd.Open(pid)
 	switch {

@@ -19,32 +19,33 @@ type breakCommand struct {
 	lockArgument
 	idFlag
 	olderThanFlag
-	Dead   boolFlag `name:"dead" help:"Only what has no golock any more: what a killed one has left running, and what only --hold keeps."`
-	All    boolFlag `name:"all" help:"Waiters too; their exit code is 75."`
-	DryRun boolFlag `name:"dry-run" help:"Evict nobody: print who would be evicted."`
+	Dead   boolFlag `name:"dead" brief:"" help:"Evict only entries whose golock is gone: what a killed golock has left running, and what only --hold keeps."`
+	All    boolFlag `name:"all" brief:"" help:"Evict waiters too. Their exit code is 75."`
+	DryRun boolFlag `name:"dry-run" brief:"" help:"Print who would be evicted, and evict nobody."`
 	storeFlags
 	logFlags
 }
 
 func (*breakCommand) Help() string {
-	return `Evicts: the golock of each holder stops its command (--signal, then KILL after
---kill-after or what its lease leaves) and exits with 79. golock break returns
-when the slots are free. A slot that only a --hold keeps is free at once; what a
-golock that was killed has left running is killed.
+	return `The golock of each holder stops its command, with its --signal, then with KILL after
+its --kill-after or before its lease ends, and exits with 79. golock break returns when
+the commands are dead and the slots are free. It ends a --hold at once, and kills what a
+killed golock has left running. What acquire --for none took is free when its lease ends:
+golock release ID is faster.
 
 Examples:
   golock break deploy
   golock break nightly --older-than 6h
   golock break nightly --dead
-        only what no golock looks after any more
+        only what a killed golock has left, and holds
   golock break --id $(golock ls --json deploy | jq -r '.[0].id')
   golock break deploy --all --dry-run
 
 Exit codes:
-  0 what was selected is gone, also if that was nothing; 79 no such ID;
-  69 something could not be evicted (with --older-than also if its age is not
-  known), or is not gone in 30 s (on a networked store: in twice its --ttl);
-  the mark stays.`
+  0 everything that was selected is gone, or nothing was selected; 79 no such ID;
+  69 something could not be evicted (with --older-than also if its age is not known),
+  or was not gone after 30 s (on a networked store after twice its --ttl). It is still
+  to be evicted then, and its slot is not given away.`
 }
 
 // goneLimit is how long an evicted entry without a lease may take to go. One with a
@@ -129,7 +130,7 @@ func (b *eviction) refusal(e locks.Entry) error {
 	if b.olderThan <= 0 || e.HasAge {
 		return nil
 	}
-	return fmt.Errorf("%q: not evicted: for how long %s has been there cannot be told from here, so it may be less than --older-than; "+
+	return fmt.Errorf("%q: not evicted: the age of %s is not known here and may be less than --older-than; "+
 		"golock break --id %s evicts it", e.Name, e.Who(60), e.Ref)
 }
 

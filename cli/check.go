@@ -34,26 +34,26 @@ const tidyLimit = 2 * time.Second
 
 type checkCommand struct {
 	storeFlags
-	Max      intFlag  `name:"max" builtin:"1" placeholder:"N" help:"Let N at a time inside."`
-	Loops    intFlag  `name:"loops" file:"no" builtin:"1000" placeholder:"N" help:"How many children."`
-	Children intFlag  `name:"children" file:"no" placeholder:"N" help:"How many at a time; 5 if not given, more for a larger --max."`
-	Kill     intFlag  `name:"kill" file:"no" builtin:"0" placeholder:"PERCENT" help:"Kill this percentage of the golocks: half of these while the command runs, half at a random moment."`
-	With     textFlag `name:"with" placeholder:"TEMPLATE" help:"Test this shell command, with the child's command line in place of {}, instead of golock."`
-	JSON     boolFlag `name:"json" help:"Print the report as JSON."`
+	Max      intFlag  `name:"max" brief:"" builtin:"1" placeholder:"N" help:"Let N children run at a time."`
+	Loops    intFlag  `name:"loops" brief:"" file:"no" builtin:"1000" placeholder:"N" help:"Run N children."`
+	Children intFlag  `name:"children" file:"no" placeholder:"N" help:"Start N children at a time. The default is 5, or more for a larger --max."`
+	Kill     intFlag  `name:"kill" brief:"" file:"no" builtin:"0" placeholder:"PERCENT" help:"Kill this percentage of the golocks: one half while the command runs, the other half at a random moment."`
+	With     textFlag `name:"with" brief:"" placeholder:"TEMPLATE" help:"Test another lock tool: this shell command, with the child's command line in place of {}."`
+	JSON     boolFlag `name:"json" brief:"" help:"Print the report as JSON."`
 }
 
 func (*checkCommand) Help() string {
-	return `The strength test: a thousand child processes, five at a time, each through a golock
-run of its own. Each reads a counter that nothing else protects, adds one and writes
-it back. The report on standard output says how many were inside at the same time,
-whether an addition was lost, whether anybody was overtaken, and how long it took from
-the end of one child to the start of the next. The lock it uses has a random name and
-disturbs no other; with flock, fcntl and bind, the store itself is the lock.
+	return `Runs a thousand child processes, five at a time, each with a golock run of its own.
+Each child reads a counter that nothing else protects, adds one and writes it back. The
+report on standard output says how many ran at the same time, whether an addition was
+lost, whether a child was overtaken, and how long it took from the end of one child to
+the start of the next. The lock has a random name and disturbs no other lock. On flock,
+fcntl and bind the URL itself is the lock.
 
 With --max N each slot number has a counter of its own. With --kill some golocks are
-killed with KILL at a random moment; others do afterwards what their children had not
-done. With --with another tool is tested, and only whether no more than --max are
-inside at a time. A test in which nothing happens for a minute has failed.
+killed at a random moment; other children finish their work. With --with golock tests
+another lock tool, but only whether more than --max run at a time. A test in which
+nothing happens for a minute has failed.
 
 Examples:
   golock check
@@ -61,7 +61,7 @@ Examples:
   golock check --max 3 --loops 200
   golock check --with 'flock /tmp/x {}'
   golock check --with 'env {}'
-        which locks nothing, and so fails
+        must fail, because env locks nothing
 
 Exit codes:
   0 passed, 1 failed; 64 usage, 69 the store cannot be used, 78 configuration,
@@ -134,7 +134,7 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 	}
 	defer os.RemoveAll(t.test.Dir)
 	if most := min(t.test.Children, t.test.Loops); most <= t.test.Limit {
-		t.out.Warn(fmt.Sprintf("%d children can never be more than %d at once: this proves nothing about the limit", most, t.test.Limit))
+		t.out.Warn(fmt.Sprintf("%d children never exceed %d at once: this proves nothing about the limit", most, t.test.Limit))
 	}
 	began := time.Now()
 	t.test.Progress = func(done, of int) {
@@ -164,7 +164,7 @@ func (t *strengthTest) readSettings(c *checkCommand, v *config.Values) error {
 	case v.Err() != nil:
 		return v.Err()
 	case c.With.given() && c.Store.given():
-		return usageError{errors.New("--with: cannot be combined with --store: another tool is tested then")}
+		return usageError{errors.New("--with: cannot be combined with --store: it tests another tool")}
 	case c.With.given() && !strings.Contains(c.With.text(), "{}"):
 		return usageError{errors.New("--with: has no {} where the child's command line belongs, as in 'flock /tmp/x {}'")}
 	}

@@ -15,17 +15,17 @@ type cleanCommand struct {
 	lockArgument
 	storeFlags
 	olderThanFlag
-	Quiet boolFlag `name:"quiet" short:"q" help:"Do not print how many were removed."`
+	Quiet boolFlag `name:"quiet" short:"q" brief:"" help:"Do not print how many entries were removed."`
 }
 
 // olderThanFlag selects by age.
 type olderThanFlag struct {
-	OlderThan durationFlag `name:"older-than" file:"no" placeholder:"D" help:"Only entries that have held or waited for at least D, and files that were unused for D."`
+	OlderThan durationFlag `name:"older-than" brief:"" file:"no" placeholder:"D" help:"Select only entries that have held or waited for at least D, and files unused for D."`
 }
 
 func (*cleanCommand) Help() string {
-	return `Removes entries of dead processes, lock files that nobody uses, and what else killed
-golocks have left; never what is in use. golock works without it: it is for tidiness.
+	return `Removes entries of dead processes, lock files that nobody uses, and other remains of
+killed golocks, but nothing that is in use. golock works without it.
 
 Examples:
   golock clean

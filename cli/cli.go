@@ -24,18 +24,18 @@ import (
 
 // commands is the whole command line.
 type commands struct {
-	Run     runCommand     `cmd:"" usage:"--name NAME [flags] [--] COMMAND [ARG...]" help:"Hold a slot while a command runs."`
-	Acquire acquireCommand `cmd:"" usage:"--name NAME --for PID|none [flags]" help:"Take a slot for a script; print its ID."`
-	Renew   renewCommand   `cmd:"" usage:"ID [flags]" help:"Renew what acquire took."`
-	Release releaseCommand `cmd:"" usage:"ID [flags]" help:"Release what acquire took."`
+	Run     runCommand     `cmd:"" usage:"--name NAME [flags] [--] COMMAND [ARG...]" help:"Run a command while holding a slot of a named lock."`
+	Acquire acquireCommand `cmd:"" usage:"--name NAME --for PID|none [flags]" help:"Take a slot for a script and print its ID."`
+	Renew   renewCommand   `cmd:"" usage:"ID [flags]" help:"Prolong the lease of a slot that acquire took."`
+	Release releaseCommand `cmd:"" usage:"ID [flags]" help:"Release a slot that acquire took."`
 	Held    heldCommand    `cmd:"" usage:"[ID] [flags]" help:"Ask whether a slot is still held."`
 	Ls      lsCommand      `cmd:"" usage:"[NAME] [flags]" help:"Show who holds and who waits."`
-	Break   breakCommand   `cmd:"" usage:"NAME | --id ID [flags]" help:"Evict holders and waiters."`
-	Check   checkCommand   `cmd:"" usage:"[flags]" help:"Test whether a store, or another tool, excludes."`
-	Clean   cleanCommand   `cmd:"" usage:"[NAME] [flags]" help:"Remove what crashed golocks have left."`
+	Break   breakCommand   `cmd:"" usage:"NAME | --id ID [flags]" help:"Evict the holders of a lock: their golocks stop their commands."`
+	Check   checkCommand   `cmd:"" usage:"[flags]" help:"Test whether a store, or another lock tool, ever lets two run."`
+	Clean   cleanCommand   `cmd:"" usage:"[NAME] [flags]" help:"Remove what crashed golocks have left in a store."`
 	Doctor  doctorCommand  `cmd:"" usage:"[flags]" help:"Show what this host and the store guarantee, and what to fix."`
 	fullCommands
-	Version versionCommand `cmd:"" help:"Show the version; also golock --version."`
+	Version versionCommand `cmd:"" help:"Print the version; the same as golock --version."`
 }
 
 // command is what the command line selects. Its method Help, if it has one, gives

@@ -30,8 +30,8 @@ type completionCommand struct {
 }
 
 func (*completionCommand) Help() string {
-	return `Completes commands, flags, their values, the names of locks in use, IDs, and behind
-golock run the command as if it stood alone.
+	return `The script completes commands, flags, their values, names of locks in use and IDs. After
+golock run it completes the command as if it stood alone.
 
 Examples:
   source <(golock completion bash)
@@ -45,7 +45,7 @@ func (c *completionCommand) run(*term.Printer) error {
 	shell := c.Shell.text()
 	script, err := completionScripts.ReadFile("completion/golock." + shell)
 	if err != nil {
-		return usageError{fmt.Errorf("completion for %q: want bash, zsh, fish", locks.Printable(shell, 40))}
+		return usageError{fmt.Errorf("completion for %q: expected bash, zsh or fish", locks.Printable(shell, 40))}
 	}
 	return printOut(string(script))
 }

@@ -41,7 +41,7 @@ func pages(t *testing.T) map[string]string {
 	return all
 }
 
-// What the pages tell exists: flags, variables, exit codes, stores, files, tests.
+// What the pages tell exists: flags, variables, exit codes, stores, files.
 func TestDocs(t *testing.T) {
 	commands := newParser(nil).Model.Leaves(true)
 	read, set := variables(t)
@@ -90,48 +90,58 @@ func TestDocs(t *testing.T) {
 		t.Errorf("only %d commands were found: the test is blind", calls)
 	}
 
-	readme := pages(t)["README.md"]
-	_, table, _ := strings.Cut(readme, "\n## Exit codes\n")
-	table, _, _ = strings.Cut(table, "\n\nWith ")
+	_, table, _ := strings.Cut(pages(t)["docs/reference.md"], "\n## Exit codes\n")
+	table, _, _ = strings.Cut(table, "\n## ")
 	var codes []string
 	for _, row := range matches(table, `(?m)^\| ([0-9+N, ]+) \|`) {
 		codes = append(codes, matches(row, `\d+`)...)
 	}
-	same(t, "README, exit codes", codes, exitCodes(t))
+	codes = slices.DeleteFunc(codes, func(code string) bool { return code == "0" })
+	same(t, "docs/reference.md, exit codes", codes, exitCodes(t))
 	schemes := open.Schemes()
 	for _, scheme := range schemes {
 		if !strings.Contains(pages(t)["docs/stores.md"], scheme+"://") {
 			t.Errorf("docs/stores.md does not tell of %s://", scheme)
 		}
 	}
-	_, table, _ = strings.Cut(readme, "\n## Stores\n")
-	table, _, _ = strings.Cut(table, "\nURLs, ")
+	choosing := pages(t)["docs/choosing.md"]
 	for _, scheme := range []string{"local", "flock", "fcntl", "bind", "mkdir", "symlink", "excl", "redis", "mysql", "mariadb", "postgres", "etcd"} {
-		if !strings.Contains(table, scheme+"://") {
-			t.Errorf("README's table of stores does not tell of %s://", scheme)
+		if !strings.Contains(choosing, "`"+scheme+"`") && !strings.Contains(choosing, scheme+"://") {
+			t.Errorf("docs/choosing.md does not tell of %s", scheme)
 		}
 	}
-	for _, scheme := range matches(table, `([a-z+]+)://`) {
-		if !slices.Contains(schemes, scheme) {
-			t.Errorf("README's table of stores tells of %s://, which is not there", scheme)
+	for _, page := range []string{"README.md", "docs/choosing.md"} {
+		for _, scheme := range matches(pages(t)[page], "`([a-z+]+)://") {
+			if !slices.Contains(schemes, scheme) {
+				t.Errorf("%s tells of %s://, which is not there", page, scheme)
+			}
 		}
 	}
 }
 
-// Every test that docs/operations.md names exists, and every store has a table of failures.
+// Every test that docs/development.md names for the tables of failures exists, and every store has a
+// table. Pages for users name no tests.
 func TestDocsOfFailures(t *testing.T) {
-	_, text, _ := strings.Cut(pages(t)["docs/operations.md"], "\n## Failures\n")
-	text, _, _ = strings.Cut(text, "\n## ")
+	_, tests, _ := strings.Cut(pages(t)["docs/development.md"], "\n## Tests of the pages\n")
+	tests, _, _ = strings.Cut(tests, "\n## ")
 	exist := testFunctions(t, ".", `(?m)^func ([Tt]est\w+)\(`)
-	named := matches(text, "`([Tt]est[A-Za-z0-9]+)`")
+	named := matches(tests, "`([Tt]est[A-Za-z0-9]+)`")
 	for _, test := range named {
 		if !slices.Contains(exist, test) {
-			t.Errorf("docs/operations.md: there is no test %s", test)
+			t.Errorf("docs/development.md: there is no test %s", test)
 		}
 	}
 	if len(named) < 70 {
 		t.Errorf("only %d tests are named", len(named))
 	}
+	for _, page := range []string{"README.md", "docs/guide.md", "docs/runbook.md", "docs/choosing.md", "docs/operations.md",
+		"docs/stores.md", "docs/reference.md", "docs/security.md"} {
+		for _, test := range matches(pages(t)[page], "`((?:Test|test|Fuzz)[A-Z][A-Za-z0-9]+)`") {
+			t.Errorf("%s, a page for users, names the test %s", page, test)
+		}
+	}
+	_, text, _ := strings.Cut(pages(t)["docs/operations.md"], "\n## Failures\n")
+	text, _, _ = strings.Cut(text, "\n## ")
 	headings := strings.Join(matches(text, `(?m)^### (.*)$`), ", ")
 	for _, scheme := range open.Schemes() {
 		family, _, _ := strings.Cut(scheme, "+")
@@ -181,10 +191,12 @@ func testFunctions(t *testing.T, folder, pattern string) (names []string) {
 	return names
 }
 
-// docs/security.md names all tests that attack, and no others.
+// docs/development.md names all tests that attack, and no others.
 func TestDocsOfSecurity(t *testing.T) {
-	named := matches(pages(t)["docs/security.md"], "`(Test[A-Za-z]+)`")
-	same(t, "docs/security.md", named, testFunctions(t, "test/hostile", `(?m)^func (Test\w+)\(t `))
+	_, attacks, _ := strings.Cut(pages(t)["docs/development.md"], "\nAttacks by other users")
+	attacks, _, _ = strings.Cut(attacks, "\n## ")
+	named := matches(attacks, "`(Test[A-Za-z]+)`")
+	same(t, "docs/development.md", named, testFunctions(t, "test/hostile", `(?m)^func (Test\w+)\(t `))
 }
 
 // The commands and flags in docs/reference.md are what the program makes of its flags.

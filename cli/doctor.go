@@ -18,16 +18,16 @@ import (
 type doctorCommand struct {
 	nameFlag
 	storeFlags
-	TTL     durationFlag `name:"ttl" variable:"GOLOCK_TTL" builtin:"30s" placeholder:"D" help:"On a networked store: the lease time of the runs in question."`
-	JSON    boolFlag     `name:"json" help:"Print a JSON array."`
-	Verbose boolFlag     `name:"verbose" short:"v" file:"no" help:"Print also what is as it should be, and notes."`
+	TTL     durationFlag `name:"ttl" brief:"" variable:"GOLOCK_TTL" builtin:"30s" placeholder:"D" help:"The --ttl of the runs in question, on a networked store."`
+	JSON    boolFlag     `name:"json" brief:"" help:"Print a JSON array."`
+	Verbose boolFlag     `name:"verbose" short:"v" brief:"" file:"no" help:"Print also notes and what is as it should be."`
 }
 
 func (*doctorCommand) Help() string {
-	return `Looks at this host and at the store, as a run with the same flags would find them.
-It prints each problem, why it matters and how to fix it, and with -v also notes
-and what is as it should be. It takes and releases the slot of a name that nobody uses, and
-leaves nothing behind. For SQL stores it prints the table's DDL.
+	return `Checks this host and the store, as a run with the same flags would find them. It prints
+each problem, why it matters and how to fix it, and with -v also notes and what is as it
+should be. It takes and releases a test lock with a random name, and leaves nothing
+behind. For SQL stores it prints the statements that create the table.
 
 Examples:
   golock doctor
@@ -36,7 +36,7 @@ Examples:
 
 Exit codes:
   0 every promise holds here (there may be notes), 1 there is a problem,
-  69 the store cannot be reached or refuses: it could not be examined`
+  69 the store could not be checked: it cannot be reached, or refuses`
 }
 
 func (c *doctorCommand) run(out *term.Printer) error {
@@ -75,7 +75,7 @@ func diagnose(ctx context.Context, v *config.Values, store locks.KnownStore, ttl
 			"let this user read it, or name the store in /etc/golock.toml or GOLOCK_STORE")
 	}
 	for _, note := range v.Notes {
-		found.Add(locks.Note, "settings", note, "a setting that you do not expect makes another lock, or none", "")
+		found.Add(locks.Note, "settings", note, "with an unexpected setting a run takes another lock, or none", "")
 	}
 	found.Append(doctor.Examine(store.IsNetworked)...)
 	if store.IsNetworked {
@@ -112,7 +112,7 @@ func examineSockets(found *locks.Findings) {
 	dir, err := open.Directory(false)
 	if err != nil {
 		found.Add(locks.Note, "held", "there is no directory for sockets: "+err.Error(),
-			"golock held and acquire use sockets without files, which processes in another network namespace cannot reach",
+			"golock held and acquire use sockets without files, which processes of another network namespace cannot reach",
 			"the directory of the store local, as golock doctor --store local says")
 		return
 	}

@@ -265,8 +265,8 @@ func settings(command any) (all []config.Setting, given map[string][]string) {
 
 // storeFlags say where the lock lives.
 type storeFlags struct {
-	Store     textFlag `name:"store" brief:"" variable:"GOLOCK_STORE" builtin:"local" empty:"set" alternative:"store" group:"slot" placeholder:"URL" help:"Where the lock lives: local, local:///DIR, flock:///FILE, fcntl:///FILE, bind://ADDRESS, redis://HOST and others (docs/stores.md)."`
-	StoreFile textFlag `name:"store-file" variable:"GOLOCK_STORE_FILE" empty:"set" alternative:"store" group:"slot" placeholder:"FILE" help:"The store's URL is the first line of FILE, which nobody else may write: a credential of systemd, a secret of docker."`
+	Store     textFlag `name:"store" brief:"" variable:"GOLOCK_STORE" builtin:"local" empty:"set" alternative:"store" group:"slot" placeholder:"URL" help:"Where the lock lives: local, local:///DIR, flock:///FILE, redis://HOST, postgres://HOST/DB, etcd://HOSTS and others, see docs/stores.md."`
+	StoreFile textFlag `name:"store-file" brief:"" variable:"GOLOCK_STORE_FILE" empty:"set" alternative:"store" group:"slot" placeholder:"FILE" help:"Read the store's URL from the first line of FILE, such as a credential of systemd or a secret of docker. A file that others may write is refused."`
 	configFlag
 }
 
@@ -276,7 +276,7 @@ type configFlag struct {
 }
 
 type nameFlag struct {
-	Name textFlag `name:"name" brief:"" variable:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Runs of one name in one store limit each other. A run may have up to 16 names, and holds all of them. With flock, fcntl and bind the store is the lock, and a name only a label."`
+	Name textFlag `name:"name" brief:"" variable:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Runs of the same name in the same store limit each other. A run may have up to 16 names, and holds all of them. On flock, fcntl and bind the URL is the lock, and the name only labels it."`
 }
 
 func (*nameFlag) readsName() {}
@@ -285,40 +285,40 @@ func (*nameFlag) readsName() {}
 type slotFlags struct {
 	nameFlag
 	storeFlags
-	Note             textFlag `name:"note" variable:"GOLOCK_NOTE" group:"slot" example:"https://ci.example/job/17" placeholder:"TEXT" help:"Why this run is there, for people: ls, those who wait for it, reports and JSON logs show it. At most 200 characters; everybody who reads the store sees it."`
-	RequireNetworked boolFlag `name:"require-networked" variable:"GOLOCK_REQUIRE_NETWORKED" group:"slot" help:"Refuse a store that excludes on one machine only."`
+	Note             textFlag `name:"note" variable:"GOLOCK_NOTE" group:"slot" example:"https://ci.example/job/17" placeholder:"TEXT" help:"Why this run is there: shown by ls, to those who wait for it, in reports and in JSON logs. At most 200 characters. Everybody who may read the store can see it."`
+	RequireNetworked boolFlag `name:"require-networked" variable:"GOLOCK_REQUIRE_NETWORKED" group:"slot" help:"Refuse a store that limits only the runs of one machine."`
 
-	Max       intFlag  `name:"max" names:"each" short:"m" brief:"" variable:"GOLOCK_MAX" builtin:"1" alternative:"limit" group:"slot" placeholder:"N" help:"At most N at a time."`
-	Shared    boolFlag `name:"shared" names:"each" short:"s" brief:"" alternative:"limit" group:"slot" help:"Run beside other --shared runs, but not beside one without: a reader's lock."`
-	Exclusive boolFlag `name:"exclusive" names:"each" short:"x" aliases:"e" alternative:"limit" group:"slot" help:"The same as --max 1: a writer's lock."`
-	Weight    intFlag  `name:"weight" names:"each" builtin:"1" group:"slot" placeholder:"W" help:"Units of the max that this run takes."`
+	Max       intFlag  `name:"max" names:"each" short:"m" brief:"" variable:"GOLOCK_MAX" builtin:"1" alternative:"limit" group:"slot" placeholder:"N" help:"Let at most N runs of this name run at a time."`
+	Shared    boolFlag `name:"shared" names:"each" short:"s" brief:"" alternative:"limit" group:"slot" help:"Take a reader's lock: runs with --shared run together, but not with a run without it."`
+	Exclusive boolFlag `name:"exclusive" names:"each" short:"x" aliases:"e" alternative:"limit" group:"slot" help:"Take a writer's lock: the same as --max 1."`
+	Weight    intFlag  `name:"weight" names:"each" builtin:"1" group:"slot" placeholder:"W" help:"Take W units of the max."`
 
-	Wait             durationFlag `name:"wait" short:"w" brief:"" variable:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after D. Without it golock waits for ever."`
-	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait at all: the same as --wait 0."`
-	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" variable:"GOLOCK_CONFLICT_EXIT_CODE" builtin:"75" group:"waiting" placeholder:"N" help:"Exit code when there was no slot in time, or the place in the queue was lost. With 0 nothing is printed either."`
+	Wait             durationFlag `name:"wait" short:"w" brief:"" variable:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after waiting for D. Without it golock waits for ever."`
+	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait for a slot: the same as --wait 0."`
+	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" variable:"GOLOCK_CONFLICT_EXIT_CODE" builtin:"75" group:"waiting" placeholder:"N" help:"Exit with N if there was no slot in time, or the run was evicted while it waited. With 0 golock prints nothing about it."`
 
-	Jitter   durationFlag `name:"jitter" group:"waiting" example:"5s" placeholder:"D" help:"First wait a random time of up to D, so that many hosts do not come at once."`
-	Priority intFlag      `name:"priority" names:"each" builtin:"0" group:"waiting" placeholder:"P" help:"Higher goes first, equal ones in the order in which they came; an integer."`
-	MaxQueue intFlag      `name:"max-queue" group:"waiting" example:"10" placeholder:"N" help:"Give up at once if there is no slot and N wait already; 0 is the same as --no-wait."`
-	Replace  textFlag     `name:"replace" group:"waiting" example:"waiting" placeholder:"waiting|running" help:"The newest wins, among runs with --replace: evict those that wait before this one (exit code 75); with running also those that run and said running (79). The slot is taken when the old command is dead."`
-	Hold     durationFlag `name:"hold" brief:"" variable:"GOLOCK_HOLD" group:"ending" example:"1m" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner and whatever becomes of golock: with -n -E 0 one run per tick on many hosts."`
+	Jitter   durationFlag `name:"jitter" group:"waiting" example:"5s" placeholder:"D" help:"Wait for a random time of up to D first. This spreads hosts that start at the same moment."`
+	Priority intFlag      `name:"priority" names:"each" builtin:"0" group:"waiting" placeholder:"P" help:"Go before waiters with a lower priority. P is an integer; within a priority it is first come, first served."`
+	MaxQueue intFlag      `name:"max-queue" group:"waiting" example:"10" placeholder:"N" help:"Give up at once if there is no slot and N runs wait already. 0 is the same as --no-wait."`
+	Replace  textFlag     `name:"replace" group:"waiting" example:"waiting" placeholder:"waiting|running" help:"The newest run wins, among runs that use --replace. With waiting, evict those that wait ahead of this one (exit code 75). With running, evict also those that run with --replace running (79); this run starts when the old command is dead."`
+	Hold     durationFlag `name:"hold" brief:"" variable:"GOLOCK_HOLD" group:"ending" example:"1m" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner or golock is killed. With -n -E 0: one run per tick across all hosts."`
 
-	TTL      durationFlag `name:"ttl" names:"each" variable:"GOLOCK_TTL" builtin:"30s" group:"network" placeholder:"D" help:"On a networked store: lease time, counted from the last renewal; 1s to 3650d."`
-	ShowArgs boolFlag     `name:"show-args" group:"network" help:"On a networked store: publish all arguments of the command, not only their number."`
+	TTL      durationFlag `name:"ttl" names:"each" brief:"" variable:"GOLOCK_TTL" builtin:"30s" group:"network" placeholder:"D" help:"Set the lease time of a networked store: the slot is lost D after the last renewal. 1s to 3650d."`
+	ShowArgs boolFlag     `name:"show-args" group:"network" help:"On a networked store, publish all arguments of the command, not only their number."`
 }
 
 // logFlags say how much a command prints about itself.
 type logFlags struct {
-	Verbose   boolFlag `name:"verbose" short:"v" alternative:"volume" group:"output" help:"Print each step, with its time, on standard error."`
-	Quiet     boolFlag `name:"quiet" short:"q" alternative:"volume" group:"output" help:"Print nothing while waiting, and no warnings. Why a command was stopped or not started is still printed, unless -E 0 makes it a success."`
-	LogFormat textFlag `name:"log-format" variable:"GOLOCK_LOG_FORMAT" builtin:"text" group:"output" placeholder:"text|json" help:"The format of what golock prints on standard error."`
+	Verbose   boolFlag `name:"verbose" short:"v" brief:"" alternative:"volume" group:"output" help:"Print each step with its time on standard error."`
+	Quiet     boolFlag `name:"quiet" short:"q" brief:"" alternative:"volume" group:"output" help:"Print neither waiting lines nor warnings. Why a command was stopped or not started is still printed, unless -E 0 makes it a success."`
+	LogFormat textFlag `name:"log-format" variable:"GOLOCK_LOG_FORMAT" builtin:"text" group:"output" placeholder:"text|json" help:"Select the format of what golock prints on standard error."`
 }
 
 // lockArgument names the lock, as an argument or with --name: never by the variable,
 // which is meant for run.
 type lockArgument struct {
 	Lock textFlag `arg:"" optional:"" name:"lock" help:"The lock's name."`
-	Name textFlag `name:"name" file:"no" placeholder:"NAME" help:"The same as the argument."`
+	Name textFlag `name:"name" file:"no" placeholder:"NAME" help:"The lock's name, instead of the argument."`
 }
 
 // nameLock makes the argument --name, which selects the lock's table in the configuration file.

@@ -19,7 +19,7 @@ import (
 // fullCommands are the commands of the full program only: those that need the grammar, and report,
 // whose templates would make the lean program larger.
 type fullCommands struct {
-	Report     reportCommand     `cmd:"" usage:"[flags] [FILE...]" help:"Show what the runs of a report came to: a table, a page, or metrics."`
+	Report     reportCommand     `cmd:"" usage:"[flags] [FILE...]" help:"Sum up the runs of a report as a table, a page or metrics."`
 	Help       helpCommand       `cmd:"" usage:"[COMMAND]" help:"Show the full help of a command."`
 	Completion completionCommand `cmd:"" usage:"bash|zsh|fish" help:"Print a completion script for a shell."`
 	Complete   completeCommand   `cmd:"" hidden:""`
@@ -78,11 +78,7 @@ func newParser(onExit func(code int)) *kong.Kong {
 		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100, NoAppSummary: true}),
 		kong.ValueFormatter(helpText),
 		kong.Help(printHelp),
-		kong.ExplicitGroups([]kong.Group{
-			{Key: "slot", Title: "Which slot:"}, {Key: "waiting", Title: "Waiting for it:"},
-			{Key: "ending", Title: "Signals, and how it ends:"}, {Key: "network", Title: "Stores of several hosts:"},
-			{Key: "output", Title: "Output and settings:"},
-		}),
+		kong.ExplicitGroups(helpGroups()),
 		kong.Exit(onExit),
 	)
 	parser.Model.HelpFlag.Help = "Show this help; -h shows the usual flags only."

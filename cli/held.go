@@ -21,22 +21,22 @@ import (
 
 // idFlag names an entry.
 type idFlag struct {
-	ID textFlag `name:"id" placeholder:"ID" help:"The entry: what acquire printed, GOLOCK_ID, or an id of golock ls --json."`
+	ID textFlag `name:"id" brief:"" placeholder:"ID" help:"The ID of the entry: printed by acquire, in GOLOCK_ID, or shown by golock ls --json."`
 }
 
 type heldCommand struct{ entryFlags }
 
 func (*heldCommand) Help() string {
 	return `Call it before a step that must not be done without the slot. Without an ID it asks
-for the run around it. On a networked store the lease is renewed first. Prints nothing
-but the reason of 69. A script that is to go on where nobody can tell:
+about the run that it is inside. On a networked store it renews the lease first. It
+prints only why it cannot tell (69). A script that goes on in that case:
   golock held; [ $? -ne 79 ] || exit 79
 
 Examples:
   golock run --name site -- sh -c 'build new && golock held && mv new current'
   golock held "$id" || exit
 
-Exit codes: 0 still held, 79 not any more (or nobody answers), 69 cannot tell`
+Exit codes: 0 still held, 79 not held any more, 69 cannot tell`
 }
 
 func (c *heldCommand) run(*term.Printer) error {
@@ -127,7 +127,7 @@ type releaseCommand struct{ entryFlags }
 type renewCommand struct{ entryFlags }
 
 func (*releaseCommand) Help() string {
-	return `Only what golock acquire took can be released; a run does that itself.
+	return `Releases only what golock acquire took; a run releases its slot itself.
 
 Examples:
   golock release "$id"
@@ -201,7 +201,7 @@ func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 
 // errOfRun says that nobody else can release a run's slot.
 func errOfRun(ref locks.Ref) error {
-	return usageError{fmt.Errorf("%s is the slot of a run, which releases it itself when its command has ended", ref)}
+	return usageError{fmt.Errorf("%s is the slot of a run; the run releases it when its command has ended", ref)}
 }
 
 // ask finds out whether a slot is held, and renews its lease, or it releases the slot. It asks the

@@ -19,12 +19,12 @@ import (
 
 type lsCommand struct {
 	lockArgument
-	AllUsers boolFlag     `name:"all-users" help:"Show every user's default directory that this user may read."`
-	JSON     boolFlag     `name:"json" help:"Print a JSON array."`
-	Metrics  boolFlag     `name:"metrics" help:"Print Prometheus metrics of now: holders, waiters, ages, time left of leases, for each lock."`
-	Quiet    boolFlag     `name:"quiet" short:"q" help:"Print nothing: exit code 0 if somebody holds or waits for NAME, 1 if nobody does, 69 if the store cannot be asked."`
-	Watch    boolFlag     `name:"watch" help:"Redraw the table in place whenever it changes, until Ctrl-C (exit code 0)."`
-	Interval durationFlag `name:"interval" file:"no" builtin:"1s" placeholder:"D" help:"With --watch: look every D."`
+	AllUsers boolFlag     `name:"all-users" brief:"" help:"Show the default directories of all users, as far as this user may read them."`
+	JSON     boolFlag     `name:"json" brief:"" help:"Print a JSON array."`
+	Metrics  boolFlag     `name:"metrics" brief:"" help:"Print the present state as Prometheus metrics: holders, waiters, ages and lease time left of each lock."`
+	Quiet    boolFlag     `name:"quiet" short:"q" brief:"" help:"Print nothing. The exit code is 0 if somebody holds or waits for NAME, 1 if nobody does, 69 if the store cannot be asked."`
+	Watch    boolFlag     `name:"watch" brief:"" help:"Redraw the table whenever it changes, until Ctrl-C (exit code 0)."`
+	Interval durationFlag `name:"interval" file:"no" builtin:"1s" placeholder:"D" help:"With --watch, look every D."`
 	storeFlags
 }
 
@@ -34,13 +34,13 @@ const (
 )
 
 func (*lsCommand) Help() string {
-	return `Holders come first, then waiters in the order in which they will be served.
+	return `Holders come first, then waiters in the order in which they will get their turn.
 
 Examples:
   golock ls
   golock ls backup
   golock ls --watch --interval 5s
-        redrawn in place until Ctrl-C; into a pipe or file a table whenever it changes
+        redrawn in place until Ctrl-C; in a pipe or file a new table at each change
   golock ls --json | jq '.[] | select(.state == "waiting")'
   golock ls backup -q && echo 'a backup runs or waits'`
 }

@@ -21,10 +21,10 @@ import (
 )
 
 type reportCommand struct {
-	Summary    boolFlag     `name:"summary" brief:"" file:"no" help:"Print a table of all locks. It shows how many runs were skipped, failed or lost their slot, and how long they waited and ran. On a terminal this is the default."`
-	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by a page that shows when each run waited and ran. It says who waited for whom, has the table, and needs no other file, no network and no JavaScript."`
-	Prometheus boolFlag     `name:"prometheus" brief:"" file:"no" help:"Print metrics for Prometheus. This is the default if standard output is not a terminal."`
-	Textfile   textFlag     `name:"textfile" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by the metrics, in one step: for node_exporter's textfile collector."`
+	Summary    boolFlag     `name:"summary" brief:"" file:"no" help:"Print a table of all locks: how many runs were skipped, failed or lost their slot, how long they waited and ran. The default on a terminal."`
+	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by a page that shows when each run waited and ran, and behind whom, with the table. It needs no other file, no network and no JavaScript."`
+	Prometheus boolFlag     `name:"prometheus" brief:"" file:"no" help:"Print metrics for Prometheus. The default if standard output is not a terminal."`
+	Textfile   textFlag     `name:"textfile" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by the metrics, in one step, for node_exporter's textfile collector."`
 	Since      durationFlag `name:"since" brief:"" file:"no" placeholder:"D" help:"Only runs that ended within the last D."`
 	Name       textFlag     `name:"name" brief:"" file:"no" placeholder:"NAME" help:"Only runs of this name."`
 	configFlag
@@ -32,14 +32,14 @@ type reportCommand struct {
 }
 
 func (*reportCommand) Help() string {
-	return `Sums up what golock run --report has written. A file that does not exist yet counts as empty.
-Give all files of one node_exporter to one golock report, rotated ones too.
+	return `Sums up what golock run --report has written. A file that does not exist yet counts as
+empty. Give all files of a host, also rotated ones, to one golock report.
 
 Examples:
   golock report
-        the table, of the configured report
+        a table of the configured report
   golock report --since 1d --html night.html /var/log/golock/*.jsonl
-        a page of the last day: why did backup start late, who was skipped most?
+        a page of the last day: why did backup start late, who was skipped most
   * * * * * golock report --textfile /var/lib/prometheus/node-exporter/golock.prom /var/log/golock.jsonl
         a crontab line; the metrics are described in docs/operations.md`
 }
@@ -90,9 +90,9 @@ func (c *reportCommand) readFilter(v *config.Values) (selected report.Filter) {
 func (c *reportCommand) refuseContradictions(v *config.Values) {
 	switch {
 	case c.Summary.on() && c.Prometheus.on():
-		v.Fail("summary", "cannot be combined with --prometheus: each is printed to standard output")
+		v.Fail("summary", "cannot be combined with --prometheus: both print to standard output")
 	case c.Textfile.given() && c.Prometheus.on():
-		v.Fail("textfile", "cannot be combined with --prometheus: it takes the place of standard output")
+		v.Fail("textfile", "cannot be combined with --prometheus: it replaces standard output")
 	case c.Textfile.given() && c.Since.given():
 		v.Fail("since", "cannot be combined with --textfile: counters for Prometheus must not fall")
 	}
@@ -139,7 +139,7 @@ func (c *reportCommand) read(path string, selected report.Filter, sums *sums, ou
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) && isDirectory(filepath.Dir(path)) {
 		if !c.Textfile.given() {
-			out.Say(path + " does not exist yet, so it counts as empty")
+			out.Say(path + " does not exist yet and counts as empty")
 		}
 		return nil
 	}

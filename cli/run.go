@@ -24,48 +24,48 @@ type runCommand struct {
 
 	Timeout textFlag `name:"timeout" hidden:""`
 
-	TimeLimit durationFlag `name:"time-limit" brief:"" variable:"GOLOCK_TIME_LIMIT" group:"ending" example:"6h" placeholder:"D" help:"Stop the command after D; the exit code is 124 then."`
-	KillAfter durationFlag `name:"kill-after" short:"k" brief:"" variable:"GOLOCK_KILL_AFTER" builtin:"10s" group:"ending" placeholder:"D" help:"From the stop signal to KILL, when golock itself stops the command; 0 kills at once."`
-	Signal    wordFlag     `name:"signal" builtin:"TERM" group:"ending" placeholder:"SIG" help:"The stop signal, by name or number."`
-	Rewrite   listFlag     `name:"rewrite" group:"ending" example:"HUP:USR1" placeholder:"A:B" help:"Pass signal A on as B; A:0 drops it. Repeatable."`
+	TimeLimit durationFlag `name:"time-limit" brief:"" variable:"GOLOCK_TIME_LIMIT" group:"ending" example:"6h" placeholder:"D" help:"Stop the command after D. The exit code is then 124."`
+	KillAfter durationFlag `name:"kill-after" short:"k" brief:"" variable:"GOLOCK_KILL_AFTER" builtin:"10s" group:"ending" placeholder:"D" help:"Send KILL this long after the stop signal, when golock itself stops the command. 0 sends KILL at once."`
+	Signal    wordFlag     `name:"signal" brief:"" builtin:"TERM" group:"ending" placeholder:"SIG" help:"Stop the command with this signal, a name or a number."`
+	Rewrite   listFlag     `name:"rewrite" group:"ending" example:"HUP:USR1" placeholder:"A:B" help:"Deliver signal A to the command as B. A:0 drops A. Repeatable."`
 	OkExit    listFlag     `name:"ok-exit" group:"ending" example:"143" placeholder:"CODE" help:"Report this exit code of the command as 0. Repeatable."`
-	Tree      boolFlag     `name:"tree" group:"ending" help:"The run lasts until every descendant of the command has ended; stopping it stops them all."`
-	Close     boolFlag     `name:"close" short:"o" group:"ending" help:"Do not hand the lock on to the command: if golock is killed the slot is free, though the command runs on."`
-	Exec      boolFlag     `name:"exec" short:"F" aliases:"no-fork" group:"ending" help:"Take the slot, then become the command: no golock stays behind. A command that closes all descriptors frees the slot."`
+	Tree      boolFlag     `name:"tree" group:"ending" help:"Wait until every descendant of the command has ended. Stopping the run stops them all."`
+	Close     boolFlag     `name:"close" short:"o" group:"ending" help:"Do not let the command inherit the lock. If golock is killed, the slot is free although the command runs on."`
+	Exec      boolFlag     `name:"exec" short:"F" brief:"" aliases:"no-fork" group:"ending" help:"Become the command after taking the slot: no golock process stays. A command that closes all descriptors releases the slot."`
 
-	DieWithGolock boolFlag `name:"die-with-golock" group:"ending" help:"If golock is killed, the kernel kills the command too, but not its descendants. On a networked store the watchdog kills them all in any case."`
+	DieWithGolock boolFlag `name:"die-with-golock" group:"ending" help:"Let the kernel kill the command if golock is killed, but not its descendants. On a networked store a watchdog kills all of them in any case."`
 
-	OnUnavailable textFlag `name:"on-unavailable" variable:"GOLOCK_ON_UNAVAILABLE" builtin:"fail" group:"network" placeholder:"fail|skip|run" help:"If the store cannot be reached at the start, or refuses for a passing reason: fail with 69; skip, as if there were no slot (75, -E); or run the command without a slot, with GOLOCK_UNLOCKED=1: then two may run."`
-	OnLost        textFlag `name:"on-lost" variable:"GOLOCK_ON_LOST" builtin:"stop" group:"network" placeholder:"stop|warn" help:"On a networked store, when the slot is lost: stop the command, exit code 79, or only warn."`
-	Report        textFlag `name:"report" variable:"GOLOCK_REPORT" group:"output" example:"/var/log/golock.jsonl" placeholder:"FILE" help:"Append a line of JSON about this run to FILE when it has ended."`
+	OnUnavailable textFlag `name:"on-unavailable" variable:"GOLOCK_ON_UNAVAILABLE" builtin:"fail" group:"network" placeholder:"fail|skip|run" help:"If the store cannot be reached at the start, or refuses for a passing reason, fail with 69, skip as if there were no slot (75, -E), or run the command without a slot and with GOLOCK_UNLOCKED=1; then two may run."`
+	OnLost        textFlag `name:"on-lost" variable:"GOLOCK_ON_LOST" builtin:"stop" group:"network" placeholder:"stop|warn" help:"When the slot is lost on a networked store, stop the command and exit with 79, or only warn."`
+	Report        textFlag `name:"report" brief:"" variable:"GOLOCK_REPORT" group:"output" example:"/var/log/golock.jsonl" placeholder:"FILE" help:"Append a line of JSON about this run to FILE when the run has ended."`
 
 	logFlags
 
-	Command rest `arg:"" optional:"" passthrough:"partial" name:"command" help:"The command and its arguments, after -- if it could be taken for a flag."`
+	Command rest `arg:"" optional:"" passthrough:"partial" name:"command" help:"The command and its arguments; write -- before a command that begins with a dash."`
 }
 
 func (*runCommand) Help() string {
 	return `Everything after the first word that is not a flag belongs to the command.
-A duration D is 10, 0.5 (seconds), 1m30s or 2d.
+A duration D is a number of seconds, such as 10 or 0.5, or has units: 1m30s, 2d.
 
 Examples:
-  */5 * * * * golock run --name sync -n -E 0 -- /usr/local/bin/sync
-        a crontab line: never two at once, no mail when one is skipped
+  */5 * * * * golock run --name sync -n -E 0 --time-limit 1h -- /usr/local/bin/sync-accounts
+        a crontab line: skip this start, without mail, if the previous run is still running
   ExecStart=/usr/local/bin/golock run --exec --name db -- /usr/bin/worker
-        a systemd unit: the command keeps the unit's process
+        a systemd unit: golock becomes the command, which keeps the unit's PID
   golock run --name cc --max 2 -- cc -c x.c
         at most two compilers at a time, as in make -j8 CC='golock run ...'
   golock run --name data -s -- report; golock run --name data -- load
-        any number of reports together, but none while data is loaded
+        any number of reports run together, but none while data is loaded
   golock run --name gpu --max 4 -- sh -c 'CUDA_VISIBLE_DEVICES=$GOLOCK_SLOT train'
-        each of four has a number of its own, from 0 to 3
+        each of four runs has a number of its own, from 0 to 3
 
 Exit codes:
   the command's own; if it died of signal N, golock dies of N too (128+N in a shell);
   64 usage, 69 store not usable, 70 fault in golock, 75 no slot in time (-E),
   78 configuration, 79 slot lost, 124 time limit, 126 not executable, 127 not found
 
-The command sees GOLOCK_ID, GOLOCK_SLOT, GOLOCK_SLOTS, GOLOCK_FENCE,
+The command's environment has GOLOCK_ID, GOLOCK_SLOT, GOLOCK_SLOTS, GOLOCK_FENCE,
 GOLOCK_LOCK_NAME, GOLOCK_LOCK_STORE and GOLOCK_HELD, or GOLOCK_UNLOCKED=1.`
 }
 

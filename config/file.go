@@ -46,7 +46,7 @@ func (f Files) UserFile() (path string, err error) {
 	case err == passwd.ErrUnknown:
 		return "", nil
 	case err != nil:
-		return "", fmt.Errorf("the home directory of user %d cannot be looked up, so its configuration file is not read: %w", f.Home, err)
+		return "", fmt.Errorf("the home directory of user %d cannot be looked up; its configuration file is not read: %w", f.Home, err)
 	case !strings.HasPrefix(user.Home, "/"):
 		return "", nil
 	}

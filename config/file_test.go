@@ -80,7 +80,7 @@ func TestHomeByGetent(t *testing.T) {
 		{script: "exit 2"}, // not found
 		{
 			script: "echo 'cannot reach the directory' >&2; exit 1",
-			failure: "the home directory of user 4711 cannot be looked up, so its configuration file is not read: " +
+			failure: "the home directory of user 4711 cannot be looked up; its configuration file is not read: " +
 				"getent passwd 4711: exit status 1: cannot reach the directory",
 		},
 	} {

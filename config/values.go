@@ -60,7 +60,7 @@ func (v *Values) Text(key string) string {
 func (v *Values) Choice(key string, words ...string) string {
 	text := v.Text(key)
 	if !slices.Contains(words, text) {
-		v.Fail(key, "%q is none of %s", text, strings.Join(words, ", "))
+		v.Fail(key, "%q is not one of %s", text, strings.Join(words, ", "))
 	}
 	return text
 }

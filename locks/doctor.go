@@ -77,29 +77,29 @@ const TwoServers = "two may run for as long as two servers accept writes: one th
 	"renewing beside the one that took over. GOLOCK_FENCE does not help then: each gives fences of its own"
 
 const (
-	renewals     = 5               // in a rehearsal
-	rehearsalTTL = 5 * time.Second // after which nothing is left of one that was killed
+	renewals    = 5               // of the test lock
+	testLockTTL = 5 * time.Second // after which nothing is left of one that was killed
 )
 
-// Rehearse takes, renews and gives back the slot of a name made up for it, and forgets the
+// TryTestLock takes, renews and gives back the slot of a name made up for it, and forgets the
 // name, which may fail. ttl is that of the runs in question. A server that has just come back
 // grants nothing before its quarantine is over.
-func Rehearse(ctx context.Context, s Store, ttl, quarantine time.Duration) (f Finding, forgotten error) {
-	ctx, cancel := context.WithTimeout(ctx, rehearsalTTL+quarantine)
+func TryTestLock(ctx context.Context, s Store, ttl, quarantine time.Duration) (f Finding, forgotten error) {
+	ctx, cancel := context.WithTimeout(ctx, testLockTTL+quarantine)
 	defer cancel()
 	ref, err := NewRef("golock doctor")
 	if err != nil {
-		return rehearsed(0, 0, err, ttl), nil
+		return judgeTestLock(0, 0, err, ttl), nil
 	}
 	name := "golock-doctor-" + ref.ID.String()
 	ref.Key = KeyOf(name)
-	join, renew, err := rehearse(ctx, s, Request{Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
-	return rehearsed(join, renew, err, ttl), s.Abilities().Queue.Forget(context.WithoutCancel(ctx), name)
+	join, renew, err := takeTestLock(ctx, s, Request{Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: testLockTTL, Command: []string{"golock", "doctor"}})
+	return judgeTestLock(join, renew, err, ttl), s.Abilities().Queue.Forget(context.WithoutCancel(ctx), name)
 }
 
-// rehearse gives the times of the steps of a run. renew is the median of the renewals, or 0 if the
+// takeTestLock gives the times of the steps of a run. renew is the median of the renewals, or 0 if the
 // store has no leases.
-func rehearse(ctx context.Context, s Store, q Request) (join, renew time.Duration, err error) {
+func takeTestLock(ctx context.Context, s Store, q Request) (join, renew time.Duration, err error) {
 	began := BootTime()
 	ticket, err := s.Join(ctx, q)
 	if err != nil {
@@ -113,7 +113,7 @@ func rehearse(ctx context.Context, s Store, q Request) (join, renew time.Duratio
 	if lease.Term().Ends() {
 		renew, err = timeOfRenewal(ctx, lease)
 	}
-	released, cancel := context.WithTimeout(context.WithoutCancel(ctx), rehearsalTTL)
+	released, cancel := context.WithTimeout(context.WithoutCancel(ctx), testLockTTL)
 	defer cancel()
 	if failed := lease.Release(released); err == nil && failed != nil {
 		err = fmt.Errorf("giving the slot back: %w", failed)
@@ -139,15 +139,15 @@ func timeOfRenewal(ctx context.Context, l Lease) (time.Duration, error) {
 	return took[renewals/2], nil
 }
 
-// rehearsed tells how a rehearsal went.
-func rehearsed(join, renew time.Duration, err error, ttl time.Duration) Finding {
+// judgeTestLock tells how the steps of the test lock went.
+func judgeTestLock(join, renew time.Duration, err error, ttl time.Duration) Finding {
 	limit := min(ttl/10, time.Second) // an attempt to renew a lease is given up after this time
 	nearer := "a store that is nearer"
 	if renew < time.Second { // no TTL makes limit longer than a second
 		nearer = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * renew).Round(time.Second))
 	}
 	var found Findings
-	found.Judge("rehearsal",
+	found.Judge("test lock",
 		Row{
 			When: err != nil, Level: Problem,
 			What: fmt.Sprint(err),

@@ -7,7 +7,7 @@ import (
 )
 
 // A renewal that takes longer than an attempt may loses every lease.
-func TestRehearsalFinding(t *testing.T) {
+func TestTestLockFinding(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		join, renew time.Duration
@@ -22,7 +22,7 @@ func TestRehearsalFinding(t *testing.T) {
 		{"too slow for a short lease", time.Second, 150 * time.Millisecond, nil, time.Second, Problem},
 		{"failed", 0, 0, errors.New("refused"), 30 * time.Second, Problem},
 	} {
-		if f := rehearsed(tt.join, tt.renew, tt.err, tt.ttl); f.Level != tt.want || f.What == "" || f.Level != OK && f.Why == "" {
+		if f := judgeTestLock(tt.join, tt.renew, tt.err, tt.ttl); f.Level != tt.want || f.What == "" || f.Level != OK && f.Why == "" {
 			t.Errorf("%s: %+v, want %s", tt.name, f, tt.want)
 		}
 	}

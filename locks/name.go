@@ -123,7 +123,7 @@ func ParseRef(s string) (Ref, error) {
 	key, id, _ := strings.Cut(s, "-")
 	b, err := hex.DecodeString(key + id)
 	if err != nil || len(key) != 32 || len(id) != 32 {
-		return Ref{}, fmt.Errorf("%q is not an ID: want 32 hexadecimal digits, a dash and 32 more", Printable(s, 80))
+		return Ref{}, fmt.Errorf("%q is not an ID: expected 32 hexadecimal digits, a dash and 32 more", Printable(s, 80))
 	}
 	return Ref{Key: Key(b[:16]), ID: ID(b[16:])}, nil
 }

@@ -31,7 +31,7 @@ func Parse(s string) (syscall.Signal, error) {
 		sig = realTime(name)
 	}
 	if sig == 0 {
-		return 0, fmt.Errorf("there is no signal %q: want a name such as TERM or a number from 1 to %d", s, rtMax)
+		return 0, fmt.Errorf("there is no signal %q: expected a name such as TERM or a number from 1 to %d", s, rtMax)
 	}
 	return sig, nil
 }
@@ -88,7 +88,7 @@ func (r Rewrites) Add(rule string) error {
 	}
 	switch {
 	case !hasColon:
-		return fmt.Errorf("%q is not a rewrite: want A:B, such as TERM:INT, or A:0 to drop A", rule)
+		return fmt.Errorf("%q is not a rewrite: expected A:B, such as TERM:INT, or A:0 to drop A", rule)
 	case err != nil:
 		return err
 	case !Forwarded(from):

@@ -143,7 +143,7 @@ func (t *Test) count(r *run) {
 	anyChildWasInside := err == nil
 	// A tool that ends in failure although its child did its work may have a reason; golock has none.
 	if t.failStreak >= t.Children && (t.Golock || !anyChildWasInside) {
-		t.cancel(errors.New("given up, as one run after the other failed"))
+		t.cancel(errors.New("stopped, because one run after the other failed"))
 	}
 }
 

@@ -118,11 +118,11 @@ func prctl(option int, value *uintptr) error {
 func build(found *locks.Findings) {
 	_, isKnown := entry.Mask()
 	found.Judge("signals",
-		locks.Row{When: isKnown, Level: locks.OK, What: "what the caller ignores or blocks reaches the command so"},
+		locks.Row{When: isKnown, Level: locks.OK, What: "what the caller ignores or blocks reaches the command unchanged"},
 		locks.Row{
 			When: true, Level: locks.Note,
 			What: "this program was not made by make build or a package for amd64 or arm64",
-			Why: "of what the caller ignores only HUP, INT and the signals of job control reach the command so, " +
+			Why: "of the signals that the caller ignores, only HUP, INT and those of job control stay ignored in the command, " +
 				"and a USR1 in the first milliseconds is lost",
 			Fix: "make build, or a package",
 		},

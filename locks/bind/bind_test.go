@@ -233,13 +233,13 @@ func TestSocketFileIsRemoved(t *testing.T) {
 func TestErrors(t *testing.T) {
 	s, path := newSocketFile(t)
 	testkit.Must(t, os.WriteFile(path, []byte("precious"), 0o600))
-	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), path, "is there and is no socket")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), path, "exists and is not a socket")
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, os.Symlink("nowhere", path))
 	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), path, "symbolic link")
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, os.Mkdir(path, 0o700))
-	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), path, "is there and is no socket")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), path, "exists and is not a socket")
 
 	missing, err := NewSocket(filepath.Join(filepath.Dir(path), "no", "sock"))
 	testkit.Must(t, err)

@@ -72,7 +72,7 @@ func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error)
 	if n, ok := s.address.(socketName); !ok || !n.isFile() {
 		found.OK("reach", "one network namespace: containers with a network of their own do not meet here")
 	}
-	found.Add(locks.Note, "order", "there is no queue: who waits tries ten times a second", "nobody is served in order",
-		"the store local, if there is a directory that all share")
+	found.Add(locks.Note, "order", "there is no queue: each waiter tries ten times a second", "waiters get their turn in no order",
+		"the store local, if all runs share a directory")
 	return found, nil
 }

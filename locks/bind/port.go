@@ -21,7 +21,7 @@ type port struct{ first netip.AddrPort }
 func NewPort(text string) (*Store, error) {
 	i := strings.LastIndexByte(text, ':')
 	if i <= 0 || i == len(text)-1 {
-		return nil, errors.New("want an address and a port, as in bind://127.0.0.1:7001 or bind://[::1]:7001")
+		return nil, errors.New("expected an address and a port, as in bind://127.0.0.1:7001 or bind://[::1]:7001")
 	}
 	if n, err := strconv.ParseUint(text[i+1:], 10, 16); err != nil || n == 0 {
 		return nil, fmt.Errorf("port: %q is not a number from 1 to 65535", text[i+1:])
@@ -30,11 +30,11 @@ func NewPort(text string) (*Store, error) {
 	a := first.Addr()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("host: %q is no IP address; a name could mean different ones at different times", text[:i])
+		return nil, fmt.Errorf("host: %q is not an IP address; a host name can change its address", text[:i])
 	case a.IsUnspecified():
-		return nil, fmt.Errorf("host: %s is all addresses of the machine, where others could connect; take one, as 127.0.0.1", a)
+		return nil, fmt.Errorf("host: %s means all addresses of the machine, where others could connect; name one, such as 127.0.0.1", a)
 	case a.IsMulticast(), a.Is4In6(), a.Zone() != "":
-		return nil, fmt.Errorf("host: %s: want one address of this machine, without a zone, and an IPv4 address as such", a)
+		return nil, fmt.Errorf("host: %s: expected one address of this machine, without a zone; write an IPv4 address as IPv4", a)
 	}
 	return &Store{&port{first}}, nil
 }

@@ -30,7 +30,7 @@ type socketName string
 // socket open keeps the name, also a process that a command has left behind.
 func NewAbstract(text string) (*Store, error) {
 	if text == "" || len(text) >= longestName || strings.ContainsRune(text, 0) {
-		return nil, fmt.Errorf("name: is %d bytes long: want 1 to %d without a zero byte, as in bind://@job", len(text), longestName-1)
+		return nil, fmt.Errorf("name: is %d bytes long: expected 1 to %d without a zero byte, as in bind://@job", len(text), longestName-1)
 	}
 	return &Store{socketName("@" + text)}, nil
 }
@@ -109,7 +109,7 @@ func removeLeftOver(path string) error {
 	case err != nil:
 		return &locks.PathError{Op: "stat", Path: path, Err: err}
 	case st.Mode&unix.S_IFMT != unix.S_IFSOCK:
-		return &locks.PathError{Path: path, Err: errors.New("is there and is no socket"), Hint: "it is not removed; name another file, or what the symbolic link leads to"}
+		return &locks.PathError{Path: path, Err: errors.New("exists and is not a socket"), Hint: "golock does not remove it; name another file, or the target of the symbolic link"}
 	}
 	fd, err := newSocket(unix.AF_UNIX, path)
 	if err != nil {
@@ -123,7 +123,7 @@ func removeLeftOver(path string) error {
 		return kernel.ErrTaken
 	case unix.ECONNREFUSED, unix.ENOENT: // no process listens
 	default:
-		return &locks.PathError{Op: "connect", Path: path, Err: err, Hint: "who may not write the socket cannot see whether somebody listens"}
+		return &locks.PathError{Op: "connect", Path: path, Err: err, Hint: "only a user who may write the socket can see whether somebody listens"}
 	}
 	if err := unix.Unlink(path); err != nil && err != unix.ENOENT {
 		return &locks.PathError{Op: "unlink", Path: path, Err: err, Hint: "it was left behind by somebody whose files only that user may remove"}

@@ -38,7 +38,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	x.rights(ctx)
 	x.leastTTL(ctx, ttl)
 	x.commits(ctx, ttl)
-	f, _ := locks.Rehearse(ctx, s, ttl, 0)
+	f, _ := locks.TryTestLock(ctx, s, ttl, 0)
 	x.Append(f)
 	return x.Findings, nil
 }
@@ -227,7 +227,7 @@ func (x *examination) compaction(ctx context.Context) {
 		"without compaction the database grows until it is full, and takes no new entries", "--auto-compaction-retention=1h")
 }
 
-// rights tries what a run needs beyond what it does itself in a rehearsal: to list all locks.
+// rights tries what a run needs beyond what it does itself in a test lock: to list all locks.
 func (x *examination) rights(ctx context.Context) {
 	prefix := x.store.client.target.prefix
 	_, err := once(ctx, x.store, func(ctx context.Context, l *link) (outcome, error) {

@@ -78,9 +78,9 @@ func (s *Store) judge(err error) error {
 	}
 	switch {
 	case errors.Is(err, errWantsTLS), !s.client.target.TLS && errors.Is(err, errNoHTTP2):
-		return &lease.Refusal{Err: err, Hint: "want a port for clients, 2379 by default; etcds:// if it speaks TLS"}
+		return &lease.Refusal{Err: err, Hint: "expected a port for clients, 2379 by default; etcds:// if it speaks TLS"}
 	case errors.Is(err, errNoHTTP2):
-		return &lease.Refusal{Err: err, Hint: "want a port for clients, 2379 by default"}
+		return &lease.Refusal{Err: err, Hint: "expected a port for clients, 2379 by default"}
 	case errors.Is(err, errClosed):
 		return &lease.Refusal{Err: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

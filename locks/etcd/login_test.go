@@ -58,7 +58,7 @@ func TestRights(t *testing.T) {
 	evicted := locktest.Enqueue(t, s, "n")
 	testkit.Must(t, s.Evict(background, []locks.Ref{evicted.Ref}, "me")[0])
 	found := locktest.Examine(t, s, "s3cret")
-	locktest.ExpectFinding(t, found, "rehearsal", locks.OK)
+	locktest.ExpectFinding(t, found, "test lock", locks.OK)
 	locktest.ExpectFinding(t, found, "rights", locks.OK)
 	version := locks.OK
 	if server.RevokesLate() {

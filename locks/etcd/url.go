@@ -51,7 +51,7 @@ func parse(address string) (*target, error) {
 		path = defaultPrefix
 	}
 	if strings.ContainsFunc(path, isControl) || len(path) > maxPrefix {
-		return nil, fmt.Errorf("path: want a prefix of keys of at most %d bytes, without control characters", maxPrefix)
+		return nil, fmt.Errorf("path: expected a prefix of keys of at most %d bytes, without control characters", maxPrefix)
 	}
 	t.prefix = path + "/"
 	if err := u.EachOption(t.option); err != nil {
@@ -77,5 +77,5 @@ func (t *target) option(name, value string) error {
 	case "dial_timeout":
 		return network.Timeout(name, value, &t.dialTimeout)
 	}
-	return fmt.Errorf("option %q: is not known: want ca, cert, key, server-name or dial_timeout", locks.Printable(name, 20))
+	return fmt.Errorf("option %q: is not known: expected ca, cert, key, server-name or dial_timeout", locks.Printable(name, 20))
 }

@@ -35,10 +35,10 @@ func (s *Store) examine(ctx context.Context, ttl time.Duration) (found locks.Fin
 		examineMount(&found, m)
 	} else {
 		found.Add(locks.Note, "file system", "cannot be found out: "+err.Error(),
-			"whether other machines see the directory stays open", "")
+			"it is not known whether other machines see the directory", "")
 	}
 	if s.isAtomic(ctx, &found) {
-		f, _ := locks.Rehearse(ctx, s, ttl, 0)
+		f, _ := locks.TryTestLock(ctx, s, ttl, 0)
 		found.Append(f)
 		found.OK("waiting", "nothing is pushed over a shared directory: the next in line looks ten times a second")
 	}
@@ -54,8 +54,8 @@ func (s *Store) examineMode(found *locks.Findings) {
 		locks.Row{
 			When: true, Level: locks.Note,
 			What: s.dir + " is there, and every user may write to it",
-			Why:  "whoever may write there can take or end the slots of all, and put links where golock writes",
-			Fix:  "a group for those who share it, and chmod o-w",
+			Why:  "every user can take and end all slots there, and create links where golock writes",
+			Fix:  "a group of the users who share it, and chmod o-w",
 		},
 	)
 }
@@ -70,13 +70,13 @@ func examineMount(found *locks.Findings, m locks.Mount) {
 		locks.Row{When: strings.Contains(shared, " "+m.Type+" "), Level: locks.OK, What: what + ", which machines share"},
 		locks.Row{
 			When: strings.HasPrefix(m.Type, "fuse"), Level: locks.Note, What: what,
-			Why: "golock does not know whether making and renaming a name is atomic there for other machines too",
+			Why: "golock does not know whether creating and renaming files is atomic there for other machines",
 			Fix: "golock check from two machines at once, before it is trusted",
 		},
 		locks.Row{
 			When: true, Level: locks.Note, What: what,
-			Why: "a local file system: machines that do not see this very disk are not excluded, and who waits has to poll",
-			Fix: "--store local:///DIR on one machine; for several a file system that they share",
+			Why: "a local file system: other machines do not see these locks, and waiters poll",
+			Fix: "--store local:///DIR on one machine; on several, a file system that they share",
 		},
 	)
 	if isNFS {
@@ -102,7 +102,7 @@ func examineNFS(found *locks.Findings, m locks.Mount) {
 		},
 		{
 			When: mayBeStale, Level: locks.Problem,
-			Why: "nocto: one machine may see old directories for as long as it caches them: two may be let in",
+			Why: "nocto: a machine may see an old state for as long as it caches it; then two may run",
 		},
 	} {
 		if option.When {
@@ -137,7 +137,7 @@ func (s *Store) isAtomic(ctx context.Context, found *locks.Findings) bool {
 		locks.Row{
 			When: true, Level: locks.Problem,
 			What: "making a name with " + s.scheme + ": " + err.Error(),
-			Why:  "without it two may be let in at once, or nobody",
+			Why:  "without it two may run at once, or nobody",
 			Fix:  "the right to write " + s.dir + ", another file system, or another of mkdir://, symlink:// and excl://",
 		},
 	)

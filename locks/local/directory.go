@@ -120,7 +120,7 @@ func (r roots) checkTmp(p parent) error {
 		return nil
 	}
 	return &locks.PathError{
-		Path: r.tmp, Err: errors.New("is private to this service, so locks there exclude nobody else"),
+		Path: r.tmp, Err: errors.New("is private to this service: its locks would be seen by nobody else"),
 		Hint: "have " + r.run + "/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), " +
 			"or name a shared directory with --store local:///DIR",
 	}
@@ -143,7 +143,7 @@ func (r roots) checkPrivate(chosen parent) error {
 
 func (r roots) refusePrivate(path string) error {
 	return &locks.PathError{
-		Path: path, Err: errors.New("is private to this process, process 1 sees another directory there: locks here exclude nobody else"),
+		Path: path, Err: errors.New("is private to this process, process 1 sees another directory there: nobody else would see these locks"),
 		Hint: "in a systemd unit with TemporaryFileSystem=, BindPaths=" + r.parents()[0].path + "; or name a shared directory with --store local:///DIR",
 	}
 }
@@ -287,7 +287,7 @@ func (r roots) checkPlace(path string) error {
 func (r roots) refuseOwner(path string, owner uint32) error {
 	return &locks.PathError{
 		Path: path, Err: fmt.Errorf("belongs to user %d, not to %d", owner, r.euid),
-		Hint: "somebody took the place: as root, rm -r " + path + "; or name a directory with --store local:///DIR",
+		Hint: "another user has taken the place: as root, rm -r " + path + "; or name a directory with --store local:///DIR",
 	}
 }
 
@@ -310,7 +310,7 @@ func (d *directory) check(isDefault bool, r roots) error {
 	case err != nil:
 		return &locks.PathError{Op: "statfs", Path: d.path, Err: err}
 	case network != "":
-		return refuse(fmt.Errorf("is on %s, whose locks can be lost or are seen by one host only", network),
+		return refuse(fmt.Errorf("is on %s, where locks can be lost or only one host sees them", network),
 			"take a directory on a local disk, or a networked store")
 	}
 	if resolved, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(d.fd)); err == nil && resolved[0] == '/' {

@@ -35,7 +35,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	if d.exists {
 		x.mode()
 		x.unprotected(ctx)
-		f, _ := locks.Rehearse(ctx, s, ttl, 0)
+		f, _ := locks.TryTestLock(ctx, s, ttl, 0)
 		if f.Level == locks.OK {
 			f.What += ", with open file description locks"
 		}
@@ -91,7 +91,7 @@ func (x *examination) fileSystem() {
 		locks.Row{
 			When: err != nil, Level: locks.Note,
 			What: fmt.Sprintf("cannot be found out: %v", err),
-			Why:  "locks on a network file system could exclude nobody else",
+			Why:  "other hosts may not see locks on a network file system",
 		},
 		locks.Row{
 			When: isForeign, Level: locks.Note, What: what,
@@ -127,7 +127,7 @@ func (x *examination) mounts(proc string, pids []int) {
 			x.Add(locks.Problem, "mounts", at+" is private: this process has mounts of its own "+
 				"(a service with PrivateTmp=, a container, unshare -m), and process "+strconv.Itoa(pid)+
 				" sees another directory there",
-				"runs elsewhere on this machine have other locks: both would run",
+				"runs elsewhere on this machine have other locks: two would run",
 				"have /run/golock made at boot (tmpfiles.d: d /run/golock 1777 root root), "+
 					"or name a directory that all of them see with --store local:///DIR")
 			return
@@ -166,7 +166,7 @@ func (x *examination) mode() {
 	x.Judge("owner", locks.Row{
 		When: owner != 0 && owner != uint32(x.store.roots.euid), Level: locks.Note,
 		What: fmt.Sprintf("the directory belongs to user %d", owner),
-		Why:  "who owns it can remove and replace what everybody has in it, and lead its path to another place",
+		Why:  "its owner can remove and replace everybody's files in it, and lead its path to another place",
 		Fix:  "a directory of root's with the sticky bit (mkdir -m 1777), if that user is not trusted",
 	})
 }

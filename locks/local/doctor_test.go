@@ -21,7 +21,7 @@ func TestDoctorDirectory(t *testing.T) {
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600))
 	found := locktest.Examine(t, New(dir))
 	locktest.ExpectFinding(t, found, "mode", locks.Note, "1777")
-	locktest.ExpectFinding(t, found, "rehearsal", locks.OK, "given back")
+	locktest.ExpectFinding(t, found, "test lock", locks.OK, "given back")
 	files, err := os.ReadDir(dir)
 	testkit.Must(t, err)
 	if len(files) != 2 {

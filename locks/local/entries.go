@@ -200,7 +200,7 @@ func (d *directory) withTable(
 	}
 	err = file.gate(ctx, kind, limit)
 	if err == locks.ErrWouldBlock { // the time was spent on others
-		err = &locks.PathError{Path: file.path, Err: errors.New("is being changed by somebody else, as others were for long")}
+		err = &locks.PathError{Path: file.path, Err: errors.New("is being changed by others, and so were the files before it")}
 	}
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ var (
 	errMoved = errors.New("the lock file was removed")
 
 	// errDamaged says that the table cannot be read and that entries use it.
-	errDamaged = errors.New("is damaged, and somebody holds or waits by it")
+	errDamaged = errors.New("is damaged, and somebody holds or waits in it")
 )
 
 const (
@@ -73,7 +73,7 @@ func (t *ticket) join(ctx context.Context) error {
 			return err
 		}
 	}
-	return &locks.PathError{Path: p.path, Err: errors.New("something removes it all the time")}
+	return &locks.PathError{Path: p.path, Err: errors.New("it is removed again and again")}
 }
 
 // Wait implements locks.Ticket.

@@ -45,8 +45,8 @@ func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error)
 	if m, err := locks.MountOf(dir); err == nil {
 		examineMount(&found, m)
 	}
-	found.Add(locks.Note, "order", "the kernel decides who is next", "readers that keep coming can starve a writer; a newcomer can slip in",
-		"the store local, if no other tool has to share the lock")
+	found.Add(locks.Note, "order", "the kernel decides who is next", "a steady stream of readers can starve a writer; a new run can go before a waiter",
+		"the store local, if no other tool shares the lock")
 	return found, nil
 }
 
@@ -85,10 +85,10 @@ func examineCleaners(found *locks.Findings, dir string) {
 		locks.Row{
 			When: place != "", Level: locks.Note,
 			What: "what lies in " + place + " is removed by age (systemd-tmpfiles, tmpreaper)",
-			Why:  "a lock file that is removed while it is held lets a second one in",
+			Why:  "if a lock file is removed while it is held, a second run can start",
 			Fix:  "a file in /run or /run/lock",
 		},
-		locks.Row{When: true, Level: locks.OK, What: dir + " is no place that is cleaned by age"},
+		locks.Row{When: true, Level: locks.OK, What: dir + " is not cleaned by age"},
 	)
 }
 

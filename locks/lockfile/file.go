@@ -72,7 +72,7 @@ func (s *Store) lock(kind int16, wait bool) (int, error) {
 			return -1, s.lockError(err)
 		}
 	}
-	return -1, &locks.PathError{Path: s.path, Err: errors.New("something removes or replaces it all the time")}
+	return -1, &locks.PathError{Path: s.path, Err: errors.New("it is removed or replaced again and again")}
 }
 
 func (s *Store) lockError(err error) error {
@@ -81,7 +81,7 @@ func (s *Store) lockError(err error) error {
 	case unix.EINVAL, unix.ENOTSUP, unix.ENOLCK, unix.ENOSYS:
 		e.Hint = "this file system has no " + string(s.family) + " locks, or no more of them"
 	case unix.EBADF, unix.EIO:
-		e.Hint = "the file system wants the right to write"
+		e.Hint = "the file system demands the right to write"
 	}
 	return e
 }
@@ -97,7 +97,7 @@ func (s *Store) open(access int, st *unix.Stat_t) (int, error) {
 		// kernel refuses such links in sticky directories (proc(5)).
 		if st.Uid != 0 && st.Uid != uint32(os.Geteuid()) {
 			foreign := fmt.Errorf("is a symbolic link of user %d", st.Uid)
-			return -1, &locks.PathError{Path: s.path, Err: foreign, Hint: "name the file that it leads to"}
+			return -1, &locks.PathError{Path: s.path, Err: foreign, Hint: "name the target of the link"}
 		}
 		create = unix.O_CREAT // O_EXCL follows no link
 	}
@@ -130,9 +130,9 @@ func (s *Store) openError(err error) error {
 	case unix.ENOENT:
 		e.Hint = "the directory must be there"
 	case unix.EACCES, unix.EPERM, unix.EROFS:
-		e.Hint = "to make the file takes the right to write the directory; to lock one that is there, the right to read it"
+		e.Hint = "creating the file needs the right to write the directory; locking an existing one, the right to read it"
 		if s.family == Fcntl {
-			e.Hint = "an exclusive fcntl lock takes the right to write the file, and a missing file the right to write the directory"
+			e.Hint = "an exclusive fcntl lock needs the right to write the file; creating the file, the right to write the directory"
 		}
 	}
 	return e

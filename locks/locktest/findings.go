@@ -33,7 +33,7 @@ func Examine(t testing.TB, s locks.Store, secrets ...string) map[string]locks.Fi
 // ExpectFinding fails unless the finding has that level and contains these words.
 func ExpectFinding(t testing.TB, found map[string]locks.Finding, subject string, want locks.Level, says ...string) {
 	t.Helper()
-	timed := subject == "rehearsal" || subject == "wake-up"
+	timed := subject == "test lock" || subject == "wake-up"
 	if timed && len(says) == 0 && want == locks.OK && found[subject].Level == locks.Note {
 		return // a busy machine is slow, and doctor says so
 	}

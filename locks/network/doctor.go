@@ -15,7 +15,7 @@ func Transport(hosts []string, visible, fix string) []locks.Finding {
 		if !IsLoopback(host) {
 			return []locks.Finding{{
 				Level: locks.Note, Subject: "transport", What: "the way to the server is not encrypted",
-				Why: "who sees the packets sees " + visible + ", and can change them", Fix: fix,
+				Why: "somebody who sees the packets sees " + visible + ", and can change them", Fix: fix,
 			}}
 		}
 	}

@@ -35,14 +35,14 @@ type URL struct {
 func SplitURL(address, example string) (u URL, err error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {
-		return u, fmt.Errorf("want %s, with two slashes after the colon", example)
+		return u, fmt.Errorf("expected %s, with two slashes after the colon", example)
 	}
 	if strings.Contains(rest, "#") {
-		return u, errors.New("fragment: a store's URL has none (write %23 if the # belongs to a password)")
+		return u, errors.New("fragment: a store's URL has no fragment (write %23 if the # belongs to a password)")
 	}
 	if end := strings.IndexAny(rest, "/?"); end >= 0 && strings.Contains(rest[end:], "@") {
-		return u, errors.New("user and password: in them a / is written %2F, a ? %3F and a @ %40 " +
-			"(an @ elsewhere is %40 too)")
+		return u, errors.New("user and password: write / as %2F, ? as %3F and @ as %40 " +
+			"(@ elsewhere is %40 too)")
 	}
 	u.Scheme = scheme
 	rest, query, _ := strings.Cut(rest, "?")
@@ -144,11 +144,11 @@ func Hosts(list, port string) ([]string, error) {
 		}
 		shown := locks.Printable(name, 60)
 		if name == "" || strings.ContainsAny(name, " %()") || strings.ContainsFunc(name, unicode.IsControl) {
-			return nil, fmt.Errorf("host %q: want a name or an address", shown)
+			return nil, fmt.Errorf("host %q: expected a name or an address", shown)
 		}
 		if n, err := strconv.ParseUint(number, 10, 16); err != nil || n == 0 {
 			// The text is not shown, because in a URL without a host it is the password.
-			return nil, fmt.Errorf("port of host %q: want a number from 1 to 65535", shown)
+			return nil, fmt.Errorf("port of host %q: expected a number from 1 to 65535", shown)
 		}
 		hosts = append(hosts, net.JoinHostPort(name, number))
 	}
@@ -174,7 +174,7 @@ func (o *Options) Set(name, value string) (known bool, err error) {
 	if name == "quarantine" {
 		o.Quarantine, err = duration(name, value)
 		if err == nil && (o.Quarantine < 0 || o.Quarantine > longestOption) {
-			err = fmt.Errorf("option quarantine=%q: want 0 to 1h", locks.Printable(value, 20))
+			err = fmt.Errorf("option quarantine=%q: expected 0 to 1h", locks.Printable(value, 20))
 		}
 		return true, err
 	}
@@ -202,7 +202,7 @@ func duration(name, value string) (time.Duration, error) {
 	}
 	seconds, err := strconv.ParseFloat(value, 64)
 	if limit := longestOption.Seconds(); err != nil || !(seconds >= -limit && seconds <= limit) {
-		return 0, fmt.Errorf("option %s=%q: want a duration, as in 3s", name, locks.Printable(value, 20))
+		return 0, fmt.Errorf("option %s=%q: expected a duration, as in 3s", name, locks.Printable(value, 20))
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }

@@ -48,7 +48,7 @@ func engines() []engine {
 }
 
 // ErrNotLinked says that only the full program can use the store.
-var ErrNotLinked = errors.New("this golock has no clients of servers")
+var ErrNotLinked = errors.New("this golock has no clients for servers")
 
 // Store makes the store of a URL. It does no I/O. An error names the part of the URL that is wrong
 // and shows no secrets. Upper case is allowed in schemes.
@@ -74,7 +74,7 @@ func unknown(address, scheme, rest string) error {
 	base, _, hasDriver := strings.Cut(scheme, "+")
 	names := slices.DeleteFunc(Schemes(), func(name string) bool { return strings.Contains(name, "+") })
 	if url := fromGo(address); url != "" {
-		return fmt.Errorf("scheme: there is none, this is how Go programs write it: want %s", url)
+		return fmt.Errorf("has no scheme; this is the form of Go programs: expected %s", url)
 	}
 	switch {
 	case strings.HasPrefix(address, "/") && !strings.ContainsAny(address, "@:?#"):
@@ -82,17 +82,17 @@ func unknown(address, scheme, rest string) error {
 		return fmt.Errorf("has no scheme: did you mean local://%[1]s, a directory of locks, or flock://%[1]s, one lock file?",
 			path)
 	case !strings.HasPrefix(rest, "://"):
-		return fmt.Errorf("begins with no scheme: want one of %s, as in local:///DIR or redis://HOST",
+		return fmt.Errorf("begins with no scheme: expected one of %s, as in local:///DIR or redis://HOST",
 			strings.Join(names, ", "))
 	case hasDriver && slices.Contains(names, base):
 		return fmt.Errorf("scheme %s+...: did you mean %s://?", base, base)
 	case scheme == "" || len(scheme) > 20 || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+") != "": // the scheme is not a word
-		return fmt.Errorf("scheme is not known: want one of %s", strings.Join(names, ", "))
+		return fmt.Errorf("scheme is not known: expected one of %s", strings.Join(names, ", "))
 	}
 	if near := spelling.Nearest(scheme, Schemes()); near != "" {
 		return fmt.Errorf("scheme %q is not known: did you mean %s://?", scheme, near)
 	}
-	return fmt.Errorf("scheme %q is not known: want one of %s", scheme, strings.Join(names, ", "))
+	return fmt.Errorf("scheme %q is not known: expected one of %s", scheme, strings.Join(names, ", "))
 }
 
 // fromGo converts an address in the form of Go's MySQL client,

@@ -36,7 +36,7 @@ func openBind(address string) (locks.Store, error) {
 	name, isName := strings.CutPrefix(rest, "@")
 	switch {
 	case !ok:
-		return nil, errors.New("want bind://127.0.0.1:PORT, bind:///SOCKET or bind://@NAME, with two slashes")
+		return nil, errors.New("expected bind://127.0.0.1:PORT, bind:///SOCKET or bind://@NAME, with two slashes")
 	case strings.HasPrefix(rest, "/"):
 		_, file, err := pathOf(address, "file")
 		if err != nil {
@@ -65,7 +65,7 @@ func pathOf(address, what string) (scheme, path string, err error) {
 	form := scheme + ":///" + strings.ToUpper(what)
 	rest, ok := strings.CutPrefix(rest, "//")
 	if !ok {
-		return "", "", fmt.Errorf("want %s, with two slashes and the absolute path", form)
+		return "", "", fmt.Errorf("expected %s, with two slashes and the absolute path", form)
 	}
 	if err := noOptions(rest, what); err != nil {
 		return "", "", err
@@ -75,7 +75,7 @@ func pathOf(address, what string) (scheme, path string, err error) {
 	case err != nil:
 		return "", "", fmt.Errorf("path: %w", err)
 	case strings.Trim(path, "/") == "":
-		return "", "", fmt.Errorf("path: a %s must be named, as in %s", what, form)
+		return "", "", fmt.Errorf("path: name a %s, as in %s", what, form)
 	case path[0] != '/':
 		return "", "", fmt.Errorf("host: this store has none; the %s begins with a slash, as in %s", what, form)
 	case strings.ContainsRune(path, 0):

@@ -30,7 +30,7 @@ func dialTLS(config *tls.Config, plain *net.Dialer) dialer {
 			if speaksRedis(ctx, plain, addr) {
 				giveUp(&lease.Refusal{
 					Err:  fmt.Errorf("no TLS answer from %s: it speaks Redis without TLS", addr),
-					Hint: "did you mean redis:// in the place of rediss://?",
+					Hint: "did you mean redis:// instead of rediss://?",
 				})
 			}
 		})

@@ -27,7 +27,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	}
 	x.nodes(ctx)
 	if !x.readOnly {
-		f, _ := locks.Rehearse(ctx, s, ttl, s.target.Quarantine)
+		f, _ := locks.TryTestLock(ctx, s, ttl, s.target.Quarantine)
 		x.Append(f)
 	}
 	x.wakeUp(ctx)
@@ -59,7 +59,7 @@ func (x *examination) nodes(ctx context.Context) {
 	})
 	if err != nil {
 		x.Add(locks.Problem, "cluster", "its masters cannot be listed: "+err.Error(),
-			"names that live there cannot be used", "")
+			"names that are stored there cannot be used", "")
 	}
 }
 
@@ -117,7 +117,7 @@ func (x *examination) version(info map[string]string) {
 	x.Judge("version",
 		locks.Row{
 			When: name == "Redis" && n == 2 && isOld, Level: locks.Problem, What: what,
-			Why: "golock is made for 6.2 and later, and not tried with older ones",
+			Why: "golock needs Redis 6.2 or later",
 			Fix: "a newer server",
 		},
 		locks.Row{When: true, Level: locks.OK, What: what},
@@ -163,8 +163,8 @@ func (x *examination) persistence(info map[string]string) {
 			When:  info["rdb_last_bgsave_status"] == "err" || info["aof_last_write_status"] == "err",
 			Level: locks.Note,
 			What:  "the server could not save its data the last time",
-			Why:   "unless it is told otherwise it then takes no writes: nobody gets a slot, and leases run out",
-			Fix:   "look into the server's log; give its disk room",
+			Why:   "by default it accepts no writes then: nobody gets a slot, and leases run out",
+			Fix:   "see the server's log; free space on its disk",
 		},
 	)
 }
@@ -183,7 +183,7 @@ func (x *examination) wakeUp(ctx context.Context) {
 		locks.Row{
 			When: true, Level: locks.Note,
 			What: fmt.Sprintf("the server does not let this user publish and subscribe: %v", err),
-			Why:  "who waits asks once a second instead of being woken, and who is evicted learns it with its next renewal",
+			Why:  "waiters ask once a second instead of being woken, and an evicted run learns it with its next renewal",
 			Fix:  "ACL SETUSER NAME +publish +subscribe &" + x.store.target.prefix + ":*",
 		},
 	)

@@ -12,7 +12,7 @@ import (
 )
 
 // useMinReplicas is what the user can do.
-const useMinReplicas = "?min-replicas=1 or more in the URL: a grant or a renewal counts when so many replicas have it"
+const useMinReplicas = "?min-replicas=1 or more in the URL: a grant or a renewal then counts when that many replicas have it"
 
 // replicas examines whether the leases of a master survive when another server takes over.
 func (x *examination) replicas(ctx context.Context, c goredis.UniversalClient, info map[string]string) {
@@ -29,7 +29,7 @@ func (x *examination) replicas(ctx context.Context, c goredis.UniversalClient, i
 		locks.Row{
 			When: want > count, Level: locks.Problem,
 			What: fmt.Sprintf("%s, and ?min-replicas=%d in the URL", connected, want),
-			Why:  "no slot is given before so many have it",
+			Why:  "no slot is given before that many replicas have it",
 			Fix:  "connect the replicas, or a smaller ?min-replicas=",
 		},
 		locks.Row{

@@ -37,7 +37,7 @@ func TestDoctorGood(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes")
 	found := levels(t, server.URL(), locks.OK,
-		"version", "maxmemory-policy", "persistence", "replicas", "rehearsal", "wake-up")
+		"version", "maxmemory-policy", "persistence", "replicas", "test lock", "wake-up")
 	for subject, f := range found {
 		if f.Level != locks.OK {
 			t.Errorf("%s: %+v", subject, f)
@@ -60,11 +60,11 @@ func TestDoctorEviction(t *testing.T) {
 func TestDoctorRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	locktest.ExpectFinding(t, levels(t, user(t, server, "-info", "-config"), locks.Problem, "INFO"), "rehearsal", locks.OK)
+	locktest.ExpectFinding(t, levels(t, user(t, server, "-info", "-config"), locks.Problem, "INFO"), "test lock", locks.OK)
 	levels(t, user(t, server, "-info")+"?quarantine=0", locks.Note, "INFO")
 	found := levels(t, user(t, server, "-subscribe", "resetchannels", "+info"), locks.Note, "wake-up")
-	locktest.ExpectFinding(t, found, "rehearsal", locks.OK)
-	levels(t, user(t, server, "-@scripting"), locks.Problem, "rehearsal")
+	locktest.ExpectFinding(t, found, "test lock", locks.OK)
+	levels(t, user(t, server, "-@scripting"), locks.Problem, "test lock")
 }
 
 // Slow: a replica takes seconds to connect.
@@ -76,7 +76,7 @@ func TestDoctorReplica(t *testing.T) {
 	levels(t, master.URL("min-replicas=1"), locks.OK, "replicas")
 	levels(t, master.URL("min-replicas=2"), locks.Problem, "replicas")
 	found := levels(t, replica.URL("quarantine=0"), locks.Problem, "role")
-	if f, ok := found["rehearsal"]; ok {
+	if f, ok := found["test lock"]; ok {
 		t.Errorf("tried all the same: %+v", f)
 	}
 	master.Replica()
@@ -124,9 +124,9 @@ func TestDoctorFailover(t *testing.T) {
 func TestDoctorMany(t *testing.T) {
 	t.Parallel()
 	sentinels := redistest.StartSentinel(t)
-	locktest.ExpectFinding(t, levels(t, sentinels.URL(), locks.Problem, "replicas"), "rehearsal", locks.OK)
+	locktest.ExpectFinding(t, levels(t, sentinels.URL(), locks.Problem, "replicas"), "test lock", locks.OK)
 	c := redistest.StartCluster(t)
-	levels(t, c.URL("quarantine=0"), locks.OK, "cluster", "maxmemory-policy", "rehearsal", "wake-up")
+	levels(t, c.URL("quarantine=0"), locks.OK, "cluster", "maxmemory-policy", "test lock", "wake-up")
 	c.Nodes[1].Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
 	s := open(t, c.URL("quarantine=0"))
 	all, err := s.Examine(background, time.Minute)
@@ -158,9 +158,9 @@ func TestDoctorSlow(t *testing.T) {
 	testkit.Must(t, err)
 	isSlow := func(f locks.Finding) bool {
 		tells := strings.Contains(f.Fix, "--ttl of at least") || strings.Contains(f.What, "timeout")
-		return f.Subject == "rehearsal" && f.Level == locks.Problem && tells
+		return f.Subject == "test lock" && f.Level == locks.Problem && tells
 	}
 	if !slices.ContainsFunc(found, isSlow) {
-		t.Errorf("%+v, want a rehearsal that is too slow", found)
+		t.Errorf("%+v, want a test lock that is too slow", found)
 	}
 }

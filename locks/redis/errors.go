@@ -64,7 +64,7 @@ func (s *Store) judgeReply(err goredis.Error) error {
 	case code == "WRONGTYPE", has("user_script"): // the script has found data that it has not written
 		return &lease.Refusal{
 			Err: err, Kind: lease.ForNewcomers,
-			Hint: "somebody has changed the keys that begin with " + s.target.prefix + ": golock clean NAME removes what is no lock",
+			Hint: "somebody has changed the keys that begin with " + s.target.prefix + ": golock clean NAME removes what is not a lock",
 		}
 	}
 	return &lease.Refusal{Err: err, Hint: hint}

@@ -64,7 +64,7 @@ func (s *Store) Warnings(waiting bool) []string {
 	switch {
 	case waiting && s.noPubSub.Load():
 		return []string{"the server does not let this user subscribe to &" + s.target.prefix + ":*: " +
-			"who waits asks once a second instead"}
+			"waiters ask once a second instead"}
 	case !waiting && s.target.Quarantine > 0 && s.noRunID.Load():
 		return []string{"the server does not let this user run INFO: " +
 			"after a restart or a failover there is no quarantine, and a forgotten slot may be given away at once"}

@@ -100,7 +100,7 @@ func (t *target) database(text string) error {
 	}
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return fmt.Errorf("db %q: want a number from 0, as in redis://HOST/0", locks.Printable(text, 20))
+		return fmt.Errorf("db %q: expected a number from 0, as in redis://HOST/0", locks.Printable(text, 20))
 	}
 	t.client.DB = int(n)
 	return nil
@@ -116,7 +116,7 @@ func (t *target) option(name, value string) error {
 	case "min-replicas":
 		n, err := strconv.ParseUint(value, 10, 8)
 		if err != nil || n == 0 {
-			return fmt.Errorf("option min-replicas=%q: want a number from 1 to 255", locks.Printable(value, 20))
+			return fmt.Errorf("option min-replicas=%q: expected a number from 1 to 255", locks.Printable(value, 20))
 		}
 		t.replicas = int(n)
 	case "prefix":
@@ -132,7 +132,7 @@ func (t *target) option(name, value string) error {
 		return network.Timeout(name, value, &t.client.WriteTimeout)
 	case "protocol": // either will do
 		if value != "2" && value != "3" {
-			return fmt.Errorf("option protocol=%q: want 2 or 3", locks.Printable(value, 20))
+			return fmt.Errorf("option protocol=%q: expected 2 or 3", locks.Printable(value, 20))
 		}
 	case "skip_verify":
 		if value != "false" {
@@ -144,7 +144,7 @@ func (t *target) option(name, value string) error {
 	case "sentinel-password":
 		return network.Text(name, value, &t.client.SentinelPassword)
 	default:
-		return fmt.Errorf("option %q: is not known: want db, prefix, quarantine, min-replicas, ca, cert, key, "+
+		return fmt.Errorf("option %q: is not known: expected db, prefix, quarantine, min-replicas, ca, cert, key, "+
 			"server-name, sentinel-user, sentinel-password, dial_timeout, read_timeout or write_timeout",
 			locks.Printable(name, 20))
 	}

@@ -38,7 +38,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	}
 	if x.hasTable(ctx) {
 		x.mark(ctx)
-		x.rehearse(ctx, ttl)
+		x.takeTestLock(ctx, ttl)
 	}
 	x.wakeUp()
 	s.dialect.Examine(ctx, x)
@@ -52,7 +52,7 @@ func (x *Examination) Ask(ctx context.Context, text string) ([]Rows, error) {
 	return x.session.askAny(bound, text)
 }
 
-// hasTable reports whether golock's table can be rehearsed with, which tells what else is wrong
+// hasTable reports whether golock's table can be tested, which tells what else is wrong
 // with it. golock doctor does not make it. Its text is given in any case.
 func (x *Examination) hasTable(ctx context.Context) bool {
 	s := x.session.store
@@ -70,7 +70,7 @@ func (x *Examination) hasTable(ctx context.Context) bool {
 		locks.Row{
 			When: refused != nil, Level: locks.Problem,
 			What: fmt.Sprintf("%s does not exist, and this user cannot make it: %v", s.target.table, refused),
-			Why:  "no slot can be had",
+			Why:  "no slot can be taken",
 			Fix: "let somebody who may run the lines below, and grant this user " +
 				"SELECT, INSERT, UPDATE and DELETE on " + s.table,
 			Text: s.DDL(),
@@ -78,12 +78,12 @@ func (x *Examination) hasTable(ctx context.Context) bool {
 		locks.Row{
 			When: verdict == NoTable, Level: locks.Note,
 			What: s.target.table + " does not exist yet; the first run makes it",
-			Why:  "until then rights and times cannot be rehearsed here",
+			Why:  "until then rights and times cannot be tested here",
 			Text: s.DDL(),
 		},
 		locks.Row{
 			When: isEmpty, Level: locks.Note,
-			What: s.target.table + " has lost its own row: somebody has emptied it",
+			What: s.target.table + " lacks its own row: somebody has emptied the table",
 			Why:  "the next run makes the row again and grants nothing for as long as leases may last",
 			Text: s.DDL(),
 		},
@@ -123,14 +123,14 @@ func (x *Examination) mark(ctx context.Context) {
 	})
 }
 
-// rehearse does what a run does, and removes the name's rows.
-func (x *Examination) rehearse(ctx context.Context, ttl time.Duration) {
+// takeTestLock does what a run does, and removes the name's rows.
+func (x *Examination) takeTestLock(ctx context.Context, ttl time.Duration) {
 	s := x.session.store
-	f, err := locks.Rehearse(ctx, s, ttl, s.target.Quarantine)
+	f, err := locks.TryTestLock(ctx, s, ttl, s.target.Quarantine)
 	x.Append(f)
 	x.Judge("rights", locks.Row{
 		When: !lease.IsTemporary(err), Level: locks.Problem,
-		What: fmt.Sprintf("what is over cannot be removed: %v", err),
+		What: fmt.Sprintf("expired rows cannot be removed: %v", err),
 		Why:  "the table grows, and golock clean fails",
 		Fix:  "GRANT DELETE ON " + s.table + " to this user",
 	})
@@ -141,7 +141,7 @@ func (x *Examination) wakeUp() {
 	s := x.session.store
 	if s.target.waiters != 0 && s.noNotify.Load() {
 		x.Add(locks.Note, "pooler", poolerText,
-			"locks are as safe as without it, but who waits cannot be woken and looks again now and then",
+			"locks stay safe, but waiters cannot be woken and only look again now and then",
 			"connect to the server itself")
 		return
 	}
@@ -149,8 +149,8 @@ func (x *Examination) wakeUp() {
 		locks.Row{
 			When: s.target.waiters == 0, Level: locks.Note,
 			What: "?waiters=0: nobody is woken",
-			Why:  "who waits looks again now and then",
-			Fix:  "leave ?waiters= away",
+			Why:  "waiters only look again now and then",
+			Fix:  "remove ?waiters=",
 		},
 		locks.Row{When: true, Level: locks.OK, What: "connections are the server's own: waiters are woken"},
 	)
@@ -161,7 +161,7 @@ func (x *Examination) Settings(ctx context.Context, text string) (all map[string
 	answers, err := x.Ask(ctx, text)
 	if err != nil {
 		x.Add(locks.Note, "settings", "cannot be seen: "+err.Error(),
-			"whether the server keeps what it has committed stays open", "")
+			"it is not known whether the server keeps what it has committed", "")
 	}
 	all = make(map[string]string)
 	for _, rows := range answers {
@@ -208,7 +208,7 @@ func (x *Examination) Room(most, used int) {
 	x.Judge("connections",
 		locks.Row{
 			When: most > 0 && most-used < waiters+2, Level: locks.Note, What: what,
-			Why: "a queue can use up what is left: others are turned away then, and renewals with them",
+			Why: "a queue can use up the rest: the server then refuses others, also renewals",
 			Fix: "more connections, or a smaller ?waiters= in the URL",
 		},
 		locks.Row{When: true, Level: locks.OK, What: what},

@@ -35,7 +35,7 @@ func TestDoctorGood(t *testing.T) {
 		rows := func() string { return b.exec(t, "SELECT Count(*) FROM golock")[0][0] }
 		before := rows()
 		found = examine(t, f, url)
-		for _, subject := range []string{"version", "table", "rehearsal", "wake-up", "connections"} {
+		for _, subject := range []string{"version", "table", "test lock", "wake-up", "connections"} {
 			locktest.ExpectFinding(t, found, subject, locks.OK)
 		}
 		for subject, f := range found {
@@ -63,14 +63,14 @@ func TestDoctorRights(t *testing.T) {
 		}
 		found = examine(t, f, poor.URL())
 		locktest.ExpectFinding(t, found, "table", locks.OK)
-		locktest.ExpectFinding(t, found, "rehearsal", locks.OK)
+		locktest.ExpectFinding(t, found, "test lock", locks.OK)
 
 		reader := b.server.NewUser(t, b.name, "SELECT")
 		if f.name == "postgres" {
 			b.exec(t, "GRANT SELECT ON golock TO "+reader.Name)
 		}
 		found = examine(t, f, reader.URL())
-		locktest.ExpectFinding(t, found, "rehearsal", locks.Problem)
+		locktest.ExpectFinding(t, found, "test lock", locks.Problem)
 		locktest.ExpectFinding(t, found, "rights", locks.Problem)
 	})
 }
@@ -113,7 +113,7 @@ func TestDoctorOddTable(t *testing.T) {
 			b.exec(t, "ALTER TABLE golock ENGINE=InnoDB")
 		}
 		b.exec(t, "UPDATE golock SET format=99 WHERE lock_key='' AND entry_id=''")
-		locktest.ExpectFinding(t, examine(t, f, url), "rehearsal", locks.Problem, "format 99")
+		locktest.ExpectFinding(t, examine(t, f, url), "test lock", locks.Problem, "format 99")
 		b.exec(t, "DELETE FROM golock")
 		locktest.ExpectFinding(t, examine(t, f, url), "table", locks.Note)
 	})
@@ -125,5 +125,5 @@ func TestDoctorBouncer(t *testing.T) {
 	b := f.made(t)
 	found := examine(t, f, sqltest.StartBouncer(t, b.server, sqltest.Transaction).URL(b.name))
 	locktest.ExpectFinding(t, found, "pooler", locks.Note)
-	locktest.ExpectFinding(t, found, "rehearsal", locks.OK)
+	locktest.ExpectFinding(t, found, "test lock", locks.OK)
 }

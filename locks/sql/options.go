@@ -22,7 +22,7 @@ func (t *Target) option(d Dialect, name, value string) error {
 	case "table":
 		const part = `[A-Za-z_]\w{0,47}`
 		if ok, _ := regexp.MatchString("^("+part+`\.)?`+part+"$", value); !ok {
-			return fmt.Errorf("option table=%q: want a name of letters, digits and _, at most 48, "+
+			return fmt.Errorf("option table=%q: expected a name of letters, digits and _, at most 48, "+
 				"perhaps after another one and a dot", locks.Printable(value, 20))
 		}
 		t.table = value
@@ -30,7 +30,7 @@ func (t *Target) option(d Dialect, name, value string) error {
 	case "waiters":
 		n, err := strconv.ParseUint(value, 10, 10)
 		if err != nil {
-			return fmt.Errorf("option waiters=%q: want a number from 0 to 1023", locks.Printable(value, 20))
+			return fmt.Errorf("option waiters=%q: expected a number from 0 to 1023", locks.Printable(value, 20))
 		}
 		t.waiters = int(n)
 		return nil
@@ -47,7 +47,7 @@ func (t *Target) option(d Dialect, name, value string) error {
 	}
 	known, err := client(name, value)
 	if !known {
-		return fmt.Errorf("option %q: is not known: want socket, table, waiters, quarantine, tls, "+
+		return fmt.Errorf("option %q: is not known: expected socket, table, waiters, quarantine, tls, "+
 			"ca, cert, key or server-name", locks.Printable(name, 20))
 	}
 	return err
@@ -68,12 +68,12 @@ func (t *Target) postgresOption(name, value string) (known bool, err error) {
 		err = network.Text(name, value, &t.Application)
 	case "host":
 		if !strings.HasPrefix(value, "/") {
-			return true, errors.New("option host: want the directory of a socket; a host's name stands before the database")
+			return true, errors.New("option host: expected the directory of a socket; a host's name stands before the database")
 		}
 		err = network.Text(name, value, &t.Socket)
 	case "target_session_attrs":
 		if !slices.Contains([]string{"any", "read-write", "primary"}, value) {
-			err = fmt.Errorf("option %s: want read-write: golock writes", name)
+			err = fmt.Errorf("option %s: expected read-write: golock writes", name)
 		}
 	case "options":
 		err = fmt.Errorf("option %s: golock sets what its transactions need itself; "+
@@ -119,6 +119,6 @@ func (t *Target) setTLS(name, value string, words ...string) error {
 	case "require", "required", "prefer", "preferred", "allow", "skip-verify":
 		why = "does not verify the server: "
 	}
-	return fmt.Errorf("option %s=%q: %swant %s, which verifies the server, %s, which does not look at its name, or %s",
+	return fmt.Errorf("option %s=%q: %sexpected %s, which verifies the server, %s, which does not check its name, or %s",
 		name, locks.Printable(value, 20), why, words[2], words[1], words[0])
 }

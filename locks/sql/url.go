@@ -42,7 +42,7 @@ func parse(address string, d Dialect) (*Target, error) {
 	case err != nil:
 		return nil, err
 	case !slices.Contains(d.Schemes, u.Scheme):
-		return nil, fmt.Errorf("scheme %q: want %s", locks.Printable(u.Scheme, 20), strings.Join(d.Schemes, " or "))
+		return nil, fmt.Errorf("scheme %q: expected %s", locks.Printable(u.Scheme, 20), strings.Join(d.Schemes, " or "))
 	case strings.HasPrefix(u.Authority, "tcp(") || strings.HasPrefix(u.Authority, "unix("):
 		return nil, fmt.Errorf("host %q: is written without parentheses: %s://USER@HOST:%s/DATABASE, or ?socket=PATH",
 			locks.Printable(u.Authority, 80), u.Scheme, d.Port)
@@ -93,7 +93,7 @@ func (t *Target) place(u network.URL, d Dialect) error {
 		t.User = account.Name
 	}
 	if t.Socket != "" && t.Socket[0] != '/' {
-		return errors.New("option socket: want an absolute path")
+		return errors.New("option socket: expected an absolute path")
 	}
 	if t.Socket != "" && u.Authority == "" {
 		u.Authority = "localhost"

@@ -130,11 +130,9 @@ rmdir inside
 // job: no variables of a login, and a PATH of two directories.
 func TestReadmeCrontab(t *testing.T) {
 	t.Parallel()
-	_, section, _ := strings.Cut(read(t, "../../README.md"), "\n## In a crontab\n")
-	section, _, _ = strings.Cut(section, "\n## ")
 	url := redistest.StoreURL(t)
 	jobs := 0
-	for i, block := range strings.Split(section, "```crontab\n")[1:] {
+	for i, block := range strings.Split(read(t, "../../README.md"), "```crontab\n")[1:] {
 		block, _, _ = strings.Cut(block, "```")
 		s := testkit.New(t, "")
 		testkit.Output(t, "", "install", "-D", testkit.Golock, s.Path("bin/golock"))
@@ -146,8 +144,9 @@ func TestReadmeCrontab(t *testing.T) {
 		for _, line := range lines(block) {
 			schedule, entry, found := strings.Cut(line, "  ")
 			if !found {
-				if strings.HasPrefix(line, "GOLOCK_STORE=") {
-					line = "GOLOCK_STORE=" + url // a server that is there
+				if strings.HasPrefix(line, "GOLOCK_STORE_FILE=") {
+					s.Write("store", url+"\n")
+					line = "GOLOCK_STORE_FILE=" + s.Path("store") // a server that is there
 				}
 				variables = append(variables, line)
 				continue
@@ -156,7 +155,7 @@ func TestReadmeCrontab(t *testing.T) {
 				t.Fatalf("no line of a crontab: %q", line)
 			}
 			jobs++
-			entry = strings.Replace(entry, "--name sync ", "--name "+name+" ", 1)
+			entry = strings.NewReplacer("--name sync ", "--name "+name+" ", "--jitter 10s", "--jitter 0.1s").Replace(entry)
 			cron := s.Exec("unshare", "--mount", "--propagation", "private", "sh", "-ec",
 				`mount --bind bin /usr/local/bin && exec "$@"`, "sh", "sh", "-c", entry)
 			cron.Env = append(variables, s.Env[len(s.Env)-1]) // by which the sandbox knows its processes

@@ -521,6 +521,7 @@ func checkInstalled(t *testing.T, at string) {
 		"-rw-r--r-- /share/doc/golock/changelog.gz",
 		"-rw-r--r-- /share/doc/golock/README.md",
 		"-rw-r--r-- /share/doc/golock/stores.md",
+		"-rw-r--r-- /share/doc/golock/pictures/session.svg",
 		"-rw-r--r-- /share/doc/golock/examples/cron/crontab",
 		"-rw-r--r-- /share/doc/golock/examples/systemd/worker.service",
 		"-rwxr-xr-x /share/doc/golock/examples/jobs/worker",

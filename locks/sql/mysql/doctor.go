@@ -57,11 +57,11 @@ func examineServer(x *sql.Examination, set map[string]string, isOn func(string) 
 	x.Judge("read_only",
 		locks.Row{
 			When: isLocked, Level: locks.Problem, What: readOnly,
-			Why: "no slot can be had there", Fix: "name the primary server",
+			Why: "no slot can be taken there", Fix: "name the primary server",
 		},
 		locks.Row{
 			When: isOn("read_only"), Level: locks.Problem, What: readOnly,
-			Why: "no slot can be had there, unless this user may write all the same", Fix: "name the primary server",
+			Why: "no slot can be taken there, unless this user may write nevertheless", Fix: "name the primary server",
 		},
 	)
 	hasBinlog := isOn("log_bin")
@@ -87,7 +87,7 @@ func examineConnections(x *sql.Examination, set map[string]string) {
 	x.Judge("max_user_connections", locks.Row{
 		When: ofUser > 0 && ofUser < x.Waiters()+2, Level: locks.Note,
 		What: fmt.Sprintf("one user may have %d connections, and up to %d waiters of each name keep one", ofUser, x.Waiters()),
-		Why:  "a queue can use them up: renewals of the same user fail then",
+		Why:  "a queue can use them up; then renewals of the same user fail",
 		Fix:  "a larger max_user_connections, or a smaller ?waiters= in the URL",
 	})
 }
@@ -163,7 +163,7 @@ func examineEngine(ctx context.Context, x *sql.Examination) {
 	x.Judge("engine", locks.Row{
 		When: !strings.Contains(text, "ENGINE=InnoDB"), Level: locks.Problem,
 		What: "the table's is " + locks.Printable(name, 30),
-		Why:  "it has no transactions: two may be let in at once",
+		Why:  "it has no transactions: two may run at once",
 		Fix:  "ALTER TABLE " + x.Table + " ENGINE=InnoDB",
 	})
 }

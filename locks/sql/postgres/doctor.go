@@ -87,13 +87,13 @@ func standbys(x *sql.Examination, names string, number func(string) int) {
 			When: number("unseen") > 0, Level: locks.Note,
 			What: what + "; commits wait for synchronous_standby_names (" + wanted +
 				"), and this user cannot see whether those answer",
-			Why: "if none does, no slot can be had",
+			Why: "if none does, no slot can be taken",
 			Fix: "GRANT pg_read_all_stats to this user, to have golock doctor look",
 		},
 		locks.Row{
 			When: true, Level: locks.Problem,
 			What: what + ", and none that synchronous_standby_names (" + wanted + ") asks for",
-			Why:  "commits wait for ever: no slot can be had",
+			Why:  "commits wait for ever: no slot can be taken",
 			Fix:  "connect a standby with such an application_name",
 		},
 	)
