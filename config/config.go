@@ -128,27 +128,22 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 		return nil, err
 	}
 	names := v.List("name")
-	for _, name := range names[:max(len(names)-1, 0)] {
+	last := max(len(names)-1, 0)
+	for i := range last {
 		of := &Values{settings: settings, found: slices.Clone(v.found)}
-		of.addFiles(files, name)
+		of.addFiles(files, names[i:i+1])
 		v.Earlier = append(v.Earlier, of)
 	}
-	v.addFiles(files, v.lastName())
+	v.addFiles(files, names[last:])
 	return v, v.checkAgreement()
 }
 
-// lastName returns the name of the lock, or the last of several; "" if there is none.
-func (v *Values) lastName() string {
-	if _, ok := v.Given("name"); !ok {
-		return ""
-	}
-	return v.Text("name")
-}
-
-// addFiles adds what the files give for a name.
-func (v *Values) addFiles(files []*file, name string) {
-	for _, f := range files {
-		v.add(func(s Setting) value { return f.locks[name][s.Key] })
+// addFiles adds what the files give for a name. Without one only the defaults count.
+func (v *Values) addFiles(files []*file, ofName []string) {
+	for _, name := range ofName {
+		for _, f := range files {
+			v.add(func(s Setting) value { return f.locks[name][s.Key] })
+		}
 	}
 	for _, f := range files {
 		v.add(func(s Setting) value { return f.defaults[s.Key] })
@@ -167,7 +162,7 @@ func (v *Values) checkAgreement() error {
 			}
 			source, name := one.source, names[n]
 			if one.texts == nil {
-				source, name = last.source, v.lastName()
+				source, name = last.source, names[len(v.Earlier)]
 			}
 			problem := fmt.Sprintf("is that of the lock %q, not of all %d names, and a run has one for all of them: give it as a flag", name, len(names))
 			return &Error{Source: source, Problem: problem}

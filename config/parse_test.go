@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,6 +55,32 @@ func TestWhichLock(t *testing.T) {
 		if n := v.Int("max", 1, 9); n != c.want || v.Err() != nil {
 			t.Errorf("%v %v: max = %d, %v, want %d", c.f, c.e, n, v.Err(), c.want)
 		}
+	}
+}
+
+// Each of several names has its own values of some settings. Of others they must agree, unless a flag decides.
+func TestSeveralNames(t *testing.T) {
+	h := newHost(t)
+	write(t, h.system, "[defaults]\nwait = 60\n[lock.a]\nmax = 2\nwait = '1m'\n[lock.b]\nmax = 3\n[lock.c]\nwait = 61\n")
+	each := slices.Clone(settings)
+	for i := range each {
+		each[i].OfEachName = each[i].Key == "max"
+	}
+	resolve := func(f flags) (*config.Values, error) {
+		return h.resolveOf(each, f, nil)
+	}
+	v, err := resolve(flags{"name": {"a", "b", "d"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := []int{v.Earlier[0].Int("max", 1, 9), v.Earlier[1].Int("max", 1, 9), v.Int("max", 1, 9)}; !slices.Equal(n, []int{2, 3, 1}) {
+		t.Errorf("max = %v", n)
+	}
+	_, err = resolve(flags{"name": {"a", "c"}})
+	wantError(t, err, h.system+`:5: wait: is that of the lock "a", not of all 2 names, and a run has one for all of them: give it as a flag`, false)
+	_, err = resolve(flags{"name": {"a", "c"}, "wait": {"5"}})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

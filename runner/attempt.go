@@ -25,7 +25,7 @@ type attempt struct {
 	pause  atomic.Pointer[locks.QuarantineError]
 	queued atomic.Pointer[locks.Ticket] // nil as long as the attempt has not queued
 
-	held     atomic.Pointer[[]locks.Lease] // the slots of the names before that one; nil if there are none
+	held     atomic.Pointer[[]locks.Lease] // the slots of the names before that one, until lease has them; nil if there are none
 	hasTurn  atomic.Bool                   // the store has queued the run, or given it a slot: from then on an outage does not end it
 	replaced replacedEntries
 
@@ -148,7 +148,8 @@ func (a *attempt) take(store locks.Store, atOnce bool, wake func()) {
 func (a *attempt) join(store locks.Store, atOnce bool) {
 	r := a.wanted[len(a.holding())]
 	r.AtOnce = atOnce
-	if a.err = a.ctx.Err(); a.err != nil {
+	a.err = a.ctx.Err()
+	if a.err != nil {
 		return
 	}
 	ticket, err := store.Join(a.ctx, r)
@@ -174,12 +175,14 @@ func (a *attempt) add(lease locks.Lease) {
 		a.lease = lease
 	case len(all) == len(a.wanted):
 		a.lease = newLeases(a.names(), all)
+		a.held.Store(nil)
 	default:
 		a.held.Store(&all)
 		a.hasTurn.Store(true)
 		a.ticket = nil
 		a.queued.Store(nil)
 		a.place.Store(0)
+		a.pause.Store(nil)
 	}
 }
 

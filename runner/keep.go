@@ -93,7 +93,8 @@ func (w *waiter) takeTurn(held []locks.Lease) {
 		w.logGrant(w.wanted[i].Name, held[i].Grant())
 	}
 	w.turn, w.noted = len(held), false
-	w.view.Holders, w.view.Problem, w.looks = nil, "", nil // a look at the queue before is dropped
+	w.view.Name, w.view.Holders, w.view.Problem = w.current().Name, nil, ""
+	w.looks = nil // the result of a look at the queue before is dropped
 	w.stopKeeping()
 	all := newLeases(w.names()[:len(held)], held)
 	if all.Term().Ends() {

@@ -59,7 +59,19 @@ func (r *Run) endHolds(grants []locks.Grant) error {
 			all = append(all, err)
 		}
 	}
-	return errors.Join(all...)
+	return onOneLine(all)
+}
+
+// onOneLine joins errors, for a line of a log.
+func onOneLine(errs []error) (all error) {
+	for _, err := range errs {
+		if all == nil {
+			all = err
+		} else {
+			all = fmt.Errorf("%w; %w", all, err)
+		}
+	}
+	return all
 }
 
 // Grant implements locks.Lease.
@@ -126,11 +138,7 @@ func (l *leases) Release(ctx context.Context) error {
 	if len(failed) == 0 {
 		return lost
 	}
-	all := failed[0]
-	for _, err := range failed[1:] {
-		all = fmt.Errorf("%w; %w", all, err)
-	}
-	return all
+	return onOneLine(failed)
 }
 
 // Term implements locks.Lease. It ends with the first of the terms, and has the shortest TTL, so that every

@@ -24,9 +24,6 @@ func (s *supervisor) start() *Outcome {
 		s.cmd.inherit = s.lease.Files()
 	}
 	if s.Exec {
-		if failed := s.beginHolds(); failed != nil {
-			return failed
-		}
 		return s.becomeCommand()
 	}
 	if s.lease.Term().Ends() {
@@ -120,6 +117,9 @@ func (s *supervisor) startProcess() (pid int, err error) {
 // becomeCommand executes the command in golock's place. It returns only if that fails. This process
 // gets the signals that came before, with the actions that the command has at its start.
 func (s *supervisor) becomeCommand() *Outcome {
+	if failed := s.beginHolds(); failed != nil {
+		return failed
+	}
 	s.Relay.Yield()
 	if failed := s.takeSignals(); failed != nil {
 		return failed

@@ -37,12 +37,11 @@ func (s *statusServer) open() error {
 	dir, noDirectory := s.run.Sockets()
 	for _, r := range s.run.requests() {
 		listener, err := held.Listen(dir, r.Ref.String(), s.answer, s.failed)
-		switch {
-		case err != nil && noDirectory != nil:
-			err = fmt.Errorf("%w; %w", noDirectory, err)
-			fallthrough
-		case err != nil:
+		if err != nil {
 			s.close()
+			if noDirectory != nil {
+				err = fmt.Errorf("%w; %w", noDirectory, err)
+			}
 			return err
 		}
 		s.listeners = append(s.listeners, listener)

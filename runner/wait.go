@@ -80,18 +80,7 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 	if w.Wait > 0 {
 		w.view.Until = w.begins.Add(w.Wait)
 	}
-	defer func() {
-		w.noteMade() // the store may have made the directory after the last look
-		w.endProgress(false)
-		w.cancel()
-		w.stopKeeping()
-		if lease == nil {
-			w.dropHeld()
-		}
-		if w.Terminal {
-			w.Relay.DropStop()
-		}
-	}()
+	defer func() { w.finish(lease != nil) }()
 	for {
 		w.noteMade()
 		failed := w.unwanted()
@@ -129,6 +118,20 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 		if failed != nil {
 			return nil, failed
 		}
+	}
+}
+
+// finish ends what the waiting has begun. Without a lease it gives back what the run holds.
+func (w *waiter) finish(hasLease bool) {
+	w.noteMade() // the store may have made the directory after the last look
+	w.endProgress(false)
+	w.cancel()
+	w.stopKeeping()
+	if !hasLease {
+		w.dropHeld()
+	}
+	if w.Terminal {
+		w.Relay.DropStop()
 	}
 }
 
