@@ -80,12 +80,12 @@ func (l *line) view(q queue.Question, front int) queue.View {
 
 // ask makes a step, and then looks at longer and longer views until nothing is left to be given.
 func (l *line) ask(q queue.Question) queue.Decision {
-	d := l.step(q, l.front)
+	d := l.apply(q, l.front)
 	shown := l.front
 	again := d.Again
 	for again {
 		shown *= 2
-		next := l.step(queue.Question{Step: queue.Look}, shown)
+		next := l.apply(queue.Question{Step: queue.Look}, shown)
 		d.Told = append(d.Told, next.Told...)
 		d.Due = next.Due
 		again = next.Again
@@ -93,8 +93,8 @@ func (l *line) ask(q queue.Question) queue.Decision {
 	return d
 }
 
-// step decides with a view of the first waiters, and writes the decision.
-func (l *line) step(q queue.Question, front int) queue.Decision {
+// apply decides with a view of the first waiters, and writes the decision.
+func (l *line) apply(q queue.Question, front int) queue.Decision {
 	d := l.decide(l.view(q, front), q)
 	l.counter = d.Counter
 	for _, e := range d.Put {
