@@ -51,9 +51,10 @@ the end of one child to the start of the next. The lock it uses has a random nam
 disturbs no other; with flock, fcntl and bind, the store itself is the lock.
 
 With --max N each slot number has a counter of its own. With --kill some golocks are
-killed with KILL at a random moment; others do afterwards what their children had not
-done. With --with another tool is tested, and only whether no more than --max are
-inside at a time. A test in which nothing happens for a minute has failed.
+killed with KILL, half of them while their child is inside; others do afterwards what
+their children had not done. With --with another tool is tested, and only whether no
+more than --max are inside at a time. A test in which nothing happens for a minute
+has failed.
 
 Examples:
   golock check

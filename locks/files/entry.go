@@ -69,7 +69,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.attachedEntry(r.Ref, "")
 	e.request, e.attached = r, false
 	e.record = record{
-		Owner: owner.This(r), NoGolock: !r.Keeper.HasGolock(), Clock: s.clockName(), Process: s.self(),
+		Owner: owner.Of(r), NoGolock: !r.Keeper.HasGolock(), Clock: s.clockName(), Process: s.self(),
 		TTL: r.TTL,
 	}
 	e.member.State, e.member.Claim, e.member.Replace, e.member.Reachable = queue.Waiting, r.Claim, r.Replace, true

@@ -16,7 +16,7 @@ const noteField = "why"
 // infoOf describes a request of this process as the query of a URL. Its command comes last: what
 // there is no room for is cut off.
 func infoOf(r locks.Request) string {
-	o := owner.This(r)
+	o := owner.Of(r)
 	fields := url.Values{
 		"host": {o.Host}, "pid": {strconv.Itoa(o.PID)}, "uid": {strconv.FormatInt(o.UID, 10)}, "user": {o.User}, "word": o.Command,
 	}
