@@ -59,7 +59,7 @@ func Main(args []string) Exit {
 	return recovered(func(out *term.Printer) error {
 		out.JSON = asksForJSON(args)
 		if err := checkDescriptors(); err != nil {
-			// Not by out.Line: it stops a timer, and timers need such descriptors.
+			// Not by out.Line: it uses a timer, for which the Go runtime needs such descriptors.
 			_, _ = syscall.Write(syscall.Stderr, []byte(out.Text("error", err.Error(), nil)))
 			return exitError{code: exitUnavailable}
 		}

@@ -17,14 +17,14 @@ import (
 func (d *directory) ageOf(o *observedEntry) (age time.Duration, known bool) {
 	m, last := o.member, o.last
 	if m.State != queue.Waiting && last.phase == phaseJoined {
-		return max(o.at.Sub(m.granted), 0), o.sameClock && m.granted != 0
+		return max(o.lastRead.Sub(m.granted), 0), o.sameClock && m.granted != 0
 	}
 	if last.since <= 0 || last.since > last.sent { // there is no heartbeat, or golock has not written it
 		return 0, false
 	}
 	beforeLast, afterLast := last.sent.Sub(last.since), o.unchanged
 	if o.sameClock {
-		afterLast = max(o.at.Sub(last.sent), 0)
+		afterLast = max(o.lastRead.Sub(last.sent), 0)
 	}
 	return beforeLast + min(afterLast, math.MaxInt64-beforeLast), true
 }

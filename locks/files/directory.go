@@ -29,13 +29,13 @@ const (
 // name's key. The file shows that a missing directory was removed.
 const usedSuffix = ".used"
 
-// directory is that of one name.
+// directory is the directory of one name.
 type directory struct {
 	store    *Store
 	key      locks.Key
 	path     string
-	name     string        // "": neither made nor loaded yet
-	observed *observations // of this process
+	name     string        // empty until the directory is made or loaded
+	observed *observations // what this process has seen in the directory
 }
 
 // head is the content of headFile.

@@ -79,25 +79,38 @@ func (s *Store) newEntry(r locks.Request) *entry {
 
 // Ask implements lease.Entry.
 func (e *entry) Ask(ctx context.Context, step queue.Step) (lease.Answer, locks.Instant, error) {
-	do := map[queue.Step]func(context.Context) (lease.Answer, error){
-		queue.Join: e.join, queue.Renew: e.renew, queue.Release: e.release, queue.Leave: e.leave, queue.Evict: e.evict,
-	}[step]
 	if step == queue.Release || step == queue.Leave {
 		e.givenUp.Store(true)
 	}
-	queued := step != queue.Join || e.position.Load().version != 0
-	a, err := e.use(ctx, do)
+	isQueued := step != queue.Join || e.position.Load().version != 0
+	a, err := e.use(ctx, e.methodOf(step))
 	switch {
 	case err == nil:
 		return a, e.term.Load().Asked, nil
 	case errors.Is(err, locks.ErrLost), step != queue.Join && errors.Is(err, errRemoved):
 		return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Lost}}, 0, nil
-	case ctx.Err() != nil || isTemporary(err) || queued && (noSpace(err) || errors.Is(err, errNoDir) || isForeign(err)):
+	case ctx.Err() != nil || isTemporary(err) || isQueued && (noSpace(err) || errors.Is(err, errNoDir) || isForeign(err)):
 		return lease.Answer{}, 0, err
 	case lease.IsFinal(err):
 		return lease.Answer{}, 0, err
 	}
 	return lease.Answer{}, 0, &lease.Refusal{Err: err}
+}
+
+// methodOf returns the method that makes a step.
+func (e *entry) methodOf(step queue.Step) func(context.Context) (lease.Answer, error) {
+	switch step {
+	case queue.Join:
+		return e.join
+	case queue.Renew:
+		return e.renew
+	case queue.Release:
+		return e.release
+	case queue.Leave:
+		return e.leave
+	default: // queue.Evict: no caller has another one
+		return e.evict
+	}
 }
 
 // noteAnswer tells the request that the directory can be read.

@@ -73,7 +73,7 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 		if err != nil {
 			continue // its owner goes on alone
 		}
-		if seen.dead || seen.phase == 0 { // an entry that has left has no record
+		if seen.isDead || seen.phase == 0 { // an entry that has left has no record
 			_ = unlinkAt(h.fd, name)
 			continue
 		}
