@@ -13,9 +13,9 @@ import (
 )
 
 // Packages have two programs in one directory, libexec/golock, and bin/golock is a link to the lean
-// one. The lean one has no clients of servers and no grammar of the command line, so that a local
-// lock does not pay for them. Where one is needed it executes the full program of the same version
-// with the same arguments, before it catches signals: the full program finds everything as the
+// one. The lean program starts faster, because it has no clients of servers and no parser for the whole
+// command line. If it needs either, it executes the full program of the same version with the same
+// arguments. It does so before it catches signals, so that the full program finds everything as the
 // caller left it.
 
 // becomeFull returns only if it fails, with an error that says what needs the full program.

@@ -41,8 +41,8 @@ const (
 	startsPerStay = 5
 	pollInterval  = 5 * time.Millisecond
 
-	// Of meetEvery children the first Limit+1 stay for meeting, so that they are inside together if
-	// the lock does not exclude. On a busy machine they stay for twice the duration of their start, up to
+	// The first Limit+1 of each meetEvery children stay for meeting, so that they are inside together if
+	// the lock lets too many in. On a busy machine they stay for twice the duration of their start, up to
 	// longestMeeting.
 	meeting        = 200 * time.Millisecond
 	longestMeeting = 2 * time.Second

@@ -30,9 +30,11 @@
 --            waiting: place recheck quarantine, too | busy, nested: full inside quarantine
 --            waiters entries | gone | evicted: by
 --            noRunID: the server does not tell its run_id; recheck: ms until the caller
---            should ask again; quarantine: the rest of it in ms, if nothing else is in the way
+--            should ask again; quarantine: the rest of the quarantine in ms, if nothing else is in
+--            the way of the entry
 --   renew    held: epoch record name | lost | evicted: by
---   release  released: existed epoch; leave is the same and leaves no hold behind
+--   release  released: existed epoch
+--   leave    released: existed epoch; unlike release it leaves no hold behind
 --   evict    marked | lost
 --   list     list: name entries
 --   sweep    swept: removed
