@@ -39,9 +39,9 @@ import (
 //     locktest.LostAnswers)
 //  4. Fences MUST grow with every grant of a name, and slots MUST be the lowest that are
 //     free. (FenceGrows, Slots)
-//  5. Whoever dies MUST stop counting: at once if the kernel tells, else after its TTL. A
-//     holder that has a process MUST keep its slot until that has ended. (KilledHolder,
-//     KilledWaiters, DeadDoNotCount)
+//  5. A dead entry MUST NOT count: from the moment of its death if the kernel reports it, else
+//     after its TTL. A holder that has a process MUST keep its slot until that process has
+//     ended. (KilledHolder, KilledWaiters, DeadDoNotCount)
 //  6. Wait MUST leave the queue when its context ends, and Join MUST refuse a request of a
 //     process inside the lock that would wait for itself. (LeaveQueue, Nested)
 //  7. Entries MUST show every live entry and change nothing. (Names, Entries)

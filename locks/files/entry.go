@@ -316,9 +316,9 @@ func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 	return a, nil
 }
 
-// end gives up what the entry has. It announces that in the heartbeat first: so no burst
-// of newcomers delays it, and on a full disk, which has room for a heartbeat but for no
-// version, the next one that makes a version takes the entry out. Then there is no state.
+// end makes the step of a release or a leave. It announces the end in the heartbeat first, so that no
+// burst of newcomers delays it. A full disk has room for a heartbeat, but not for a version: then the
+// next process that makes a version removes the entry, and the result of end has no state.
 func (e *entry) end(ctx context.Context, how queue.Step, phase byte) (a lease.Answer, err error) {
 	last := e.nextHeartbeat(e.store.clock(), phase)
 	inTime := last.sent < e.term.Load().End()

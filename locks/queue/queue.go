@@ -248,7 +248,7 @@ func (d *decision) enter() {
 			d.end(r)
 		}
 	}
-	// Its replacements may let others in: that comes after its arrival.
+	// The entries that it replaces may make room for others. It gets its place before they do.
 	d.direct = d.isFirst(&e) || !isNewcomer
 	d.out.Verdict, d.out.Entry = Queued, e
 	d.out.Place = d.enqueue(e) + 1
