@@ -51,7 +51,7 @@ func testPlainKilledHolder(t *testing.T, w *world) {
 }
 
 // A nested run is told that it would wait for itself, also if it has not inherited the lock's descriptor.
-// A run that only has the same ID in its environment waits.
+// If the enclosing run does not hold any more, the nested run is refused like any other.
 func testPlainNested(t *testing.T, w *world) {
 	s := w.open()
 	outer := AcquirePlain(t, s, 1)
