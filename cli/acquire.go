@@ -45,7 +45,7 @@ Exit codes:
 }
 
 func (c *acquireCommand) run(out *term.Printer) error {
-	v, run, err := prepare(c, out)
+	v, run, err := prepareRun(c, out)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (c *acquireCommand) forNone(run *runner.Run, out *term.Printer, conflictCod
 	run.Waits = out.Waits()
 	lease, o := run.Take()
 	if o != nil {
-		return ending(out, *o, exitOfRun(*o), conflictCode)
+		return errorOf(out, *o, exitOfRun(*o), conflictCode)
 	}
 	if err := c.print(slotOf(lease.Grant(), lease.Term()), run.Request.Name); err != nil {
 		run.GiveBack(lease) // nobody knows its ID
@@ -127,7 +127,7 @@ func (c *acquireCommand) forProcess(
 	slot, o, end := awaitHolder(holder, run.Relay, out)
 	if slot == nil {
 		abandonHolder(holder)
-		return ending(out, o, end, conflictCode)
+		return errorOf(out, o, end, conflictCode)
 	}
 	if err := c.print(*slot, run.Request.Name); err != nil {
 		abandonHolder(holder) // it releases the slot

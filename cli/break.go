@@ -48,20 +48,20 @@ Exit codes:
   to be evicted then, and its slot is not given away.`
 }
 
-// goneLimit is how long an evicted entry without a lease may take to go. One with a
-// lease has twice its TTL.
+// goneLimit limits how long an evicted entry without a lease may take to leave. An entry with a lease
+// has twice its TTL for that.
 const goneLimit = 30 * time.Second
 
-// How often break looks whether an entry is gone, and how often it evicts it again: a
-// store may have forgotten, or a new process may keep the slot of one that ended.
+// How often break looks whether an entry is gone, and how often it evicts the entry again: the store
+// may have forgotten the eviction, or another process may keep the slot of a command that has ended.
 const (
 	firstLook  = 5 * time.Millisecond
 	lastLook   = 200 * time.Millisecond
 	evictAgain = time.Second
 )
 
-// evictLimit bounds the attempts on a store that does not answer, and markLimit the eviction of many
-// entries one after the other.
+// evictLimit limits the attempts on a store that does not answer, and markLimit the eviction of many
+// entries one by one.
 const (
 	evictLimit = 10 * time.Second
 	markLimit  = 20 * time.Second
@@ -97,7 +97,7 @@ func (c *breakCommand) run(out *term.Printer) error {
 	host, _ := os.Hostname()
 	by := fmt.Sprintf("user %s (golock break, pid %d on %s)", term.UserName(os.Geteuid()), os.Getpid(), host)
 	b := &eviction{breakCommand: c, ref: ref, olderThan: olderThan, store: store, queue: store.Can.Queue, out: out, by: by}
-	err = b.do()
+	err = b.evict()
 	if b.gone.Len() == 0 && err == nil {
 		b.gone.WriteString("nothing to evict\n")
 	}
@@ -109,23 +109,25 @@ func (c *breakCommand) run(out *term.Printer) error {
 
 type eviction struct {
 	*breakCommand
-	ref       locks.Ref // of one entry, if there is no name
+	ref       locks.Ref // the entry of --id; zero if a name was given
 	olderThan time.Duration
 	store     locks.KnownStore
-	queue     locks.Queue // of store
+	queue     locks.Queue // the queue of store
 	out       *term.Printer
 	by        string          // what evicted runs print
-	gone      strings.Builder // what was evicted, a line for each
+	gone      strings.Builder // a line for each entry that was evicted
 }
 
+// wants reports whether the flags select an entry.
 func (b *eviction) wants(e locks.Entry) bool {
-	waits := b.Name.given() && e.State == locks.Waiting && !b.All.on()
-	alive := b.Dead.on() && !e.Orphaned && !e.Ended
-	young := b.olderThan > 0 && e.HasAge && e.Age < b.olderThan
-	return !waits && !alive && !young
+	onlyWaits := b.Name.given() && e.State == locks.Waiting && !b.All.on()
+	isAlive := b.Dead.on() && !e.Orphaned && !e.Ended
+	isTooYoung := b.olderThan > 0 && e.HasAge && e.Age < b.olderThan
+	return !onlyWaits && !isAlive && !isTooYoung
 }
 
-// refusal says why an entry that was asked for is left alone: it may be younger.
+// refusal returns the error for an entry that break leaves alone, because it may be younger than
+// --older-than.
 func (b *eviction) refusal(e locks.Entry) error {
 	if b.olderThan <= 0 || e.HasAge {
 		return nil
@@ -134,7 +136,7 @@ func (b *eviction) refusal(e locks.Entry) error {
 		"golock break --id %s evicts it", e.Name, e.Who(60), e.Ref)
 }
 
-// entries lists what has the name, or the ID.
+// entries lists the entries of the name, or the entry of the ID.
 func (b *eviction) entries() ([]locks.Entry, error) {
 	if b.Name.given() {
 		return b.store.Entries(context.Background(), b.Name.text())
@@ -145,8 +147,8 @@ func (b *eviction) entries() ([]locks.Entry, error) {
 	return []locks.Entry{e}, err
 }
 
-// do evicts, and returns when what was evicted is gone.
-func (b *eviction) do() error {
+// evict evicts the entries that the flags select, and returns when they are gone.
+func (b *eviction) evict() error {
 	all, err := b.entries()
 	if invalid := locks.AsInvalid(err); len(invalid) > 0 {
 		all, err = withInvalid(all, invalid), nil
@@ -176,14 +178,14 @@ func (b *eviction) do() error {
 		return locks.JoinSome(failed)
 	}
 	began := time.Now()
-	marked := b.markAll(wanted)
+	mark := b.marker(wanted)
 	for i, e := range wanted {
 		if time.Since(began) > markLimit {
 			failed = append([]error{fmt.Errorf("%q: %d of %d entries were not evicted in %v: repeat the command",
 				e.Name, len(wanted)-i, len(wanted), markLimit)}, failed...)
 			break
 		}
-		err := marked(i)
+		err := mark(i)
 		switch {
 		case errors.Is(err, locks.ErrLost): // it is gone already
 		case err != nil:
@@ -204,9 +206,9 @@ func withInvalid(all []locks.Entry, invalid []locks.InvalidEntry) []locks.Entry 
 	return all
 }
 
-// markAll marks entries as evicted, and gives the result for each: at once where the store can, else
-// one after the other as they are asked for.
-func (b *eviction) markAll(entries []locks.Entry) (result func(i int) error) {
+// marker returns a function that marks the i-th entry as evicted and returns the result. If the store
+// evicts many entries together, all are marked before marker returns.
+func (b *eviction) marker(entries []locks.Entry) (mark func(i int) error) {
 	if len(entries) == 0 || !b.store.Can.EvictsTogether {
 		return func(i int) error { return b.mark(entries[i].Ref, evictLimit) }
 	}

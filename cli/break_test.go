@@ -24,7 +24,7 @@ func TestBreakOfASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		b := &eviction{breakCommand: &breakCommand{}, queue: hanging{}, out: &term.Printer{}}
-		if err := b.do(); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > evictLimit {
+		if err := b.evict(); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > evictLimit {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})

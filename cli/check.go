@@ -51,9 +51,9 @@ the start of the next. The lock has a random name and disturbs no other lock. On
 fcntl and bind the URL itself is the lock.
 
 With --max N each slot number has a counter of its own. With --kill some golocks are
-killed at a random moment; other children finish their work. With --with golock tests
-another lock tool, but only whether more than --max run at a time. A test in which
-nothing happens for a minute has failed.
+killed with KILL, half of them while their child is inside; other children finish their
+work. With --with golock tests another lock tool, but only whether more than --max run
+at a time. A test in which nothing happens for a minute has failed.
 
 Examples:
   golock check

@@ -1,6 +1,5 @@
-// Package cli is the command line: one file for each command. It turns flags,
-// variables and files into settings, runs the command, and the outcome into an
-// exit code. What people see is printed by term.
+// Package cli is the command line. It turns flags, variables and files into settings, runs a command,
+// and turns the outcome into an exit code.
 package cli
 
 import (
@@ -38,8 +37,8 @@ type commands struct {
 	Version versionCommand `cmd:"" help:"Print the version; the same as golock --version."`
 }
 
-// command is what the command line selects. Its method Help, if it has one, gives
-// kong what --help and the manual say beside the flags (kong.HelpProvider).
+// command is a command of the command line. If it has a method Help, that returns what --help and the
+// manual say in addition to the flags (kong.HelpProvider).
 type command interface {
 	run(out *term.Printer) error
 }
@@ -60,7 +59,7 @@ func Main(args []string) Exit {
 	return recovered(func(out *term.Printer) error {
 		out.JSON = asksForJSON(args)
 		if err := checkDescriptors(); err != nil {
-			// Not by out.Line: its timer needs such descriptors.
+			// Not by out.Line: it uses a timer, for which the Go runtime needs such descriptors.
 			_, _ = syscall.Write(syscall.Stderr, []byte(out.Text("error", err.Error(), nil)))
 			return exitError{code: exitUnavailable}
 		}
@@ -116,13 +115,15 @@ func Releaser(argv []string) Exit {
 	})
 }
 
-// recovered gives how golock ends after what a program returns, or a panic.
+// recovered runs a program, prints its error or its panic, and returns how golock ends.
 func recovered(program func(*term.Printer) error) Exit {
 	out := &term.Printer{}
-	return exit(out, func() (err error) {
+	run := func() (err error) {
 		defer locks.Recover(&err)
 		return program(out)
-	}())
+	}
+	err := run()
+	return printError(out, err)
 }
 
 func printOut(text string) error {
@@ -156,9 +157,9 @@ func checkOutput() error {
 	return nil
 }
 
-// untilStopped gives a context that a signal ends: what the command has begun must
-// be undone then. Its cause is an exitError with that signal. After stop signals have their
-// default action again.
+// untilStopped returns a context that a signal ends, so that the command can undo what it has begun.
+// The cause is an exitError with that signal. After a call of stop, the signals have their default
+// action again.
 func untilStopped() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	caught := make(chan os.Signal, 1)

@@ -19,8 +19,8 @@ import (
 	"golock/locks/open"
 )
 
-// The scripts that shells load. They only hand the words of the line to golock
-// complete, so that what they offer is always what this golock understands.
+// completionScripts are what shells load. They pass the words of the command line to `golock
+// complete`, so they offer exactly what this golock understands.
 //
 //go:embed completion
 var completionScripts embed.FS

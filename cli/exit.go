@@ -13,13 +13,13 @@ import (
 	"golock/signals"
 )
 
-// golock's own exit codes, from sysexits.h, timeout(1) and the shell. The
-// command's own codes pass unchanged.
+// The exit codes of golock come from sysexits.h, timeout(1) and the shell. Those of the command pass
+// unchanged.
 const (
-	exitFailed        = 1   // golock check or doctor has found a problem, or nobody uses the lock of ls -q
+	exitFailed        = 1   // golock check or doctor has found a problem, or ls -q has found no entry
 	exitUsage         = 64  // wrong flags or arguments; nothing was locked or started
 	exitUnavailable   = 69  // the store refused or could not be reached; nothing was started
-	exitFault         = 70  // a fault of golock's own
+	exitFault         = 70  // a fault in golock
 	exitBusy          = 75  // no slot in time; nothing was started
 	exitConfig        = 78  // the configuration or the environment is wrong
 	exitLost          = 79  // the slot was lost while the command ran, which was stopped
@@ -29,7 +29,7 @@ const (
 	exitSignal        = 128 // + the signal's number
 )
 
-// Exit is how golock ends: by dying of a signal if there is one and it can, else with a code.
+// Exit is how golock ends: with a code, or by a signal, if it can send that to itself.
 type Exit struct {
 	Code   int            // 128 + the number of the signal, if there is one
 	Signal syscall.Signal // 0 if no signal ends golock
@@ -41,11 +41,10 @@ type usageError struct{ error }
 // outputError is a failed write to standard output.
 type outputError struct{ error }
 
-// exitError ends golock with a code of its own, or by a signal. Nothing is printed if there is no
-// error.
+// exitError ends golock with a certain code, or by a signal.
 type exitError struct {
 	code   int
-	err    error
+	err    error          // the error to print; nil if nothing is printed
 	signal syscall.Signal // 0 if no signal ends golock
 }
 
@@ -56,10 +55,10 @@ func endedBy(sig syscall.Signal) exitError {
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
 
-// exit prints an error and returns how golock ends. Without an error the code is 0.
-func exit(out *term.Printer, err error) Exit {
-	e, ok := err.(exitError)
-	if !ok && err != nil {
+// printError prints an error, if there is one, and returns how golock ends.
+func printError(out *term.Printer, err error) Exit {
+	e, isExit := err.(exitError)
+	if !isExit && err != nil {
 		e = exitError{code: codeOf(err), err: err}
 	}
 	if e.err != nil {
@@ -82,7 +81,7 @@ func needs(command, path, remedy string, err error) error {
 
 // codeOf returns the exit code for an error.
 func codeOf(err error) int {
-	busy, isBusy := errors.AsType[*locks.BusyError](err) // other runs without a slot are runner.Busy
+	busy, isBusy := errors.AsType[*locks.BusyError](err) // a run that got no slot in time ends as runner.Busy and does not come here
 	setting, isSetting := errors.AsType[*config.Error](err)
 	switch {
 	case isSetting && setting.HostFailed():
@@ -111,16 +110,24 @@ func exitOfRun(o runner.Outcome) Exit {
 		return Exit{Code: exitSignal + int(o.Signal), Signal: o.Signal}
 	case runner.Refused:
 		return Exit{Code: codeOf(o.Err)}
+	case runner.TimedOut:
+		return Exit{Code: exitTimeLimit}
+	case runner.NotFound:
+		return Exit{Code: exitNotFound}
+	case runner.NotExecutable:
+		return Exit{Code: exitNotExecutable}
+	case runner.Busy:
+		return Exit{Code: exitBusy}
+	case runner.Lost:
+		return Exit{Code: exitLost}
+	default: // runner.Fault
+		return Exit{Code: exitFault}
 	}
-	return Exit{Code: map[runner.Kind]int{
-		runner.TimedOut: exitTimeLimit, runner.NotFound: exitNotFound, runner.NotExecutable: exitNotExecutable,
-		runner.Fault: exitFault, runner.Busy: exitBusy, runner.Lost: exitLost,
-	}[o.Kind]}
 }
 
-// ending is how golock ends after an outcome with that exit. That there was no slot in
-// time is no failure with -E 0.
-func ending(out *term.Printer, o runner.Outcome, end Exit, conflictCode int) error {
+// errorOf returns the error with which golock ends after a run. It logs an interrupted wait and, with
+// -E 0, a skipped run, which is then no error.
+func errorOf(out *term.Printer, o runner.Outcome, end Exit, conflictCode int) error {
 	switch {
 	case o.Kind == runner.Interrupted:
 		out.Step("told to stop while waiting", "signal", signals.Name(o.Signal))

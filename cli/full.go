@@ -13,9 +13,9 @@ import (
 )
 
 // Packages have two programs in one directory, libexec/golock, and bin/golock is a link to the lean
-// one. The lean one has no clients of servers and no grammar of the command line, so that a local
-// lock does not pay for them. Where one is needed it executes the full program of the same version
-// with the same arguments, before it catches signals: the full program finds everything as the
+// one. The lean program starts faster, because it has no clients of servers and no parser for the whole
+// command line. If it needs either, it executes the full program of the same version with the same
+// arguments. It does so before it catches signals, so that the full program finds everything as the
 // caller left it.
 
 // becomeFull returns only if it fails, with an error that says what needs the full program.
@@ -40,8 +40,8 @@ func becomeInstalled(path string) {
 	if err != nil {
 		return
 	}
-	own, err := os.Stat(ownProgram)
-	if err != nil || os.SameFile(installed, own) {
+	running, err := os.Stat(ownProgram)
+	if err != nil || os.SameFile(installed, running) {
 		return
 	}
 	_ = become(path)
@@ -70,25 +70,28 @@ func leanWatchdog() string {
 // ownProgram leads to the program of this process, also when its file has been removed.
 const ownProgram = "/proc/self/exe"
 
-// checkOwner gives the file that other leads to, unless somebody else could have put it there.
-// Trusted are those who could replace this program anyway: root, its owner, and the caller.
-func checkOwner(other string) (file string, err error) {
+// checkOwner resolves the symbolic links of path. It fails if a user who is not trusted could have
+// put the file there. root, the owner of this program and the caller are trusted: they could replace
+// this program anyway.
+func checkOwner(path string) (file string, err error) {
+	file, err = filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
 	var st syscall.Stat_t
-	if file, err = filepath.EvalSymlinks(other); err == nil {
-		err = syscall.Stat(ownProgram, &st)
+	if err := syscall.Stat(ownProgram, &st); err != nil {
+		return "", err
 	}
 	trusted := []uint32{0, st.Uid, uint32(os.Geteuid())}
-	for _, path := range []string{file, filepath.Dir(file), other, filepath.Dir(other)} {
-		if err == nil {
-			err = syscall.Lstat(path, &st)
-		}
+	for _, checked := range []string{file, filepath.Dir(file), path, filepath.Dir(path)} {
+		err := syscall.Lstat(checked, &st)
 		switch {
 		case err != nil:
 			return "", err
 		case !slices.Contains(trusted, st.Uid):
-			return "", fmt.Errorf("%s belongs to user %d, who could write anything into it: chown it", path, st.Uid)
+			return "", fmt.Errorf("%s belongs to user %d, who could write anything into it: chown it", checked, st.Uid)
 		case st.Mode&0o022 != 0 && st.Mode&syscall.S_IFMT != syscall.S_IFLNK:
-			return "", fmt.Errorf("other users can write to %s (mode %04o): chmod go-w it", path, st.Mode&0o7777)
+			return "", fmt.Errorf("other users can write to %s (mode %04o): chmod go-w it", checked, st.Mode&0o7777)
 		}
 	}
 	return file, nil

@@ -40,21 +40,22 @@ Exit codes: 0 still held, 79 not held any more, 69 cannot tell`
 }
 
 func (c *heldCommand) run(*term.Printer) error {
-	err := c.still()
-	if errors.Is(err, locks.ErrLost) { // which is an answer
+	err := c.ask()
+	if errors.Is(err, locks.ErrLost) { // the exit code is the answer
 		return exitError{code: exitLost}
 	}
 	return err
 }
 
-// still asks for the slot that is named, or else for the slot of the run around this process. The
-// URL in the environment has no secrets, so it need not be enough to use a store on a server.
-func (c *heldCommand) still() error {
+// ask asks about the slot that is named, else about that of the run around this process.
+// GOLOCK_LOCK_STORE has no secrets, so it may not open a store on a server: then the golock of the run
+// answers.
+func (c *heldCommand) ask() error {
 	id := os.Getenv("GOLOCK_ID")
 	silent := &term.Printer{Quiet: true} // held prints nothing but why it cannot tell
 	switch {
 	case c.Entry.given() || c.ID.given():
-		return c.do(silent, held.Still)
+		return c.runQuestion(silent, held.Still)
 	case id == "":
 		return usageError{errors.New("not inside a golock run (GOLOCK_ID is not set): name the slot with --id ID")}
 	}
@@ -63,7 +64,7 @@ func (c *heldCommand) still() error {
 	signals.Ignore(unix.SIGTERM)
 	if c.Store.given() || c.StoreFile.given() || c.Config.given() {
 		c.ID.texts = []string{id}
-		return c.do(silent, held.Still)
+		return c.runQuestion(silent, held.Still)
 	}
 	ref, err := parseID(id)
 	if err != nil {
@@ -142,15 +143,15 @@ func (*renewCommand) Help() string {
 Exit codes: 0 renewed, 79 not held any more, 69 the store cannot be reached`
 }
 
-func (c *releaseCommand) run(out *term.Printer) error { return c.do(out, held.Release) }
+func (c *releaseCommand) run(out *term.Printer) error { return c.runQuestion(out, held.Release) }
 
-func (c *renewCommand) run(out *term.Printer) error { return c.do(out, held.Still) }
+func (c *renewCommand) run(out *term.Printer) error { return c.runQuestion(out, held.Still) }
 
-// statusLimit bounds a question about an entry.
+// statusLimit limits a question about an entry.
 const statusLimit = 5 * time.Second
 
-// do asks for the entry with the ID, in the store that the flags name. Warnings go to out.
-func (a *entryFlags) do(out *term.Printer, q held.Question) error {
+// runQuestion asks about the entry with the ID, in the store that the flags name. Warnings go to out.
+func (a *entryFlags) runQuestion(out *term.Printer, q held.Question) error {
 	signals.EndByDefault()
 	if err := mergeArgument(&a.Entry, &a.ID, "--id"); err != nil {
 		return err
@@ -181,8 +182,8 @@ func parseID(text string) (locks.Ref, error) {
 	return ref, nil
 }
 
-// askHolder asks the golock that holds the slot, if it is one of this user's.
-// held.ErrNobody: there is none. With more in that error, there may be one that cannot be asked.
+// askHolder asks the golock of this user that holds the slot. It returns held.ErrNobody if there is
+// none. An error that wraps held.ErrNobody says that there may be one that cannot be asked.
 func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 	dir, _ := existingSocketDir()
 	err := held.Ask(ctx, dir, ref.String(), q)
@@ -192,20 +193,20 @@ func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 	case err != held.ErrNobody:
 		return err
 	}
-	// Where a directory cannot be had, a holder may be without a socket.
+	// Without a directory for sockets, a holder cannot be asked.
 	if _, noDirectory := socketDir(); noDirectory != nil {
 		return fmt.Errorf("cannot tell whether %s is held: %w: %w", ref, held.ErrNobody, noDirectory)
 	}
 	return held.ErrNobody
 }
 
-// errOfRun says that nobody else can release a run's slot.
+// errOfRun says that only a run itself can release its slot.
 func errOfRun(ref locks.Ref) error {
 	return usageError{fmt.Errorf("%s is the slot of a run; the run releases it when its command has ended", ref)}
 }
 
-// ask finds out whether a slot is held, and renews its lease, or it releases the slot. It asks the
-// holder first, and then the store, as far as the store can tell.
+// ask answers a question about a slot: whether it is still held, which also renews its lease, or its
+// release. It asks the holder first, and then the store.
 func ask(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Question) error {
 	if store.IsLocalQueue && q == held.Still {
 		return holdsAll(ctx, store.Can.Queue, ref)

@@ -78,7 +78,7 @@ type result struct {
 }
 
 // Holder does the work of a holder process.
-func Holder() Exit { return recovered(hold) }
+func Holder() Exit { return recovered(holderMain) }
 
 // holder is the holder's end of the socket.
 type holder struct {
@@ -119,7 +119,8 @@ func (h *holder) report(w *runner.Waiting, line bool) {
 	h.send(m)
 }
 
-func hold(out *term.Printer) error {
+// holderMain is the program of a holder process.
+func holderMain(out *term.Printer) error {
 	kind, err := unix.GetsockoptInt(holderSocket, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil || kind != unix.SOCK_STREAM {
 		return usageError{fmt.Errorf("%s is started by golock acquire only", HolderName)}
@@ -179,8 +180,8 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 	return keep.Do()
 }
 
-// abandonLimit bounds the wait for the end of a holder that nobody needs: its
-// place in the queue is gone then, or soon will be.
+// abandonLimit limits how long golock acquire waits for the end of a holder process that it no longer
+// needs. By then the holder has left the queue, or is about to.
 const abandonLimit = 80 * time.Millisecond
 
 // startHolder starts the holder process and returns golock acquire's end of the socket.

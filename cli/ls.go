@@ -167,7 +167,7 @@ func (l *lister) once() error {
 	return failed
 }
 
-// isUsed is the answer of --quiet: nil if somebody holds or waits.
+// isUsed returns the error with which ls --quiet ends, or nil if there is an entry.
 func isUsed(entries []locks.Entry, failed error) error {
 	switch {
 	case len(entries) > 0:

@@ -16,7 +16,7 @@ import (
 	"golock/config"
 )
 
-// manualPage is golock(1) as far as it is written by hand.
+// manualPage is the part of golock(1) that is written by hand.
 //
 //go:embed manual/golock.1.in
 var manualPage string
@@ -43,7 +43,10 @@ func manual(page string, app *kong.Application) string {
 		usage := strings.TrimPrefix(usageOf(c), "golock "+c.Name)
 		fmt.Fprintf(&synopsis, "\\fBgolock %s\\fR%s\n", c.Name, roff(usage))
 		fmt.Fprintf(&sections, ".SS golock %s\n%s\n", c.Name, roff(c.Help))
-		examples := max(strings.Index(c.Detail, "Examples:\n"), 0)
+		examples := strings.Index(c.Detail, "Examples:\n")
+		if examples < 0 {
+			examples = 0 // without examples the whole text follows the flags
+		}
 		paragraphs(&sections, c.Detail[:examples])
 		var again []string
 		for _, f := range flagsOf(c) {

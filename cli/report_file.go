@@ -17,10 +17,10 @@ import (
 	"golock/signals"
 )
 
-// openReport opens the file of --report before anything is locked; -1: there is none. A
-// link is never followed: its owner could lead golock anywhere. A FIFO without a
-// reader must not block the run. The names of standard output and error are links, but
-// mean what golock has open.
+// openReport opens the file of --report, before anything is locked. It returns -1 without --report. It
+// never follows a symbolic link: the link's owner could lead golock anywhere. A FIFO without a reader
+// must not block the run. The names of standard output and error are links too, but stand for what
+// golock has open.
 func openReport(v *config.Values) (fd int, err error) {
 	path := v.Text("report")
 	if path == "" {
@@ -44,7 +44,8 @@ func openReport(v *config.Values) (fd int, err error) {
 	return fd, err
 }
 
-// standardStream is the descriptor of the standard stream that a path names; -1: it names none.
+// standardStream returns the descriptor of the standard stream that a path names, or -1 if the path
+// names none.
 func standardStream(path string) int {
 	switch path {
 	case "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1":
@@ -55,8 +56,8 @@ func standardStream(path string) int {
 	return -1
 }
 
-// duplicateStream duplicates a standard stream. To open its name would fail for a socket, as the
-// journal's, and would begin a file anew.
+// duplicateStream duplicates a standard stream. Opening its name instead would fail for a socket, such
+// as that of the journal, and would write a file from its beginning.
 func duplicateStream(v *config.Values, path string, stream int) (int, error) {
 	flags, err := unix.FcntlInt(uintptr(stream), unix.F_GETFD, 0)
 	if err == nil && flags&unix.FD_CLOEXEC != 0 {
@@ -72,7 +73,7 @@ func duplicateStream(v *config.Values, path string, stream int) (int, error) {
 	return fd, nil
 }
 
-// maxReportHolders is how many holders a line tells at most. A lock may have thousands.
+// maxReportHolders is the largest number of holders in a line. A lock may have thousands.
 const maxReportHolders = 16
 
 // outcomeText is the outcome of a run in a report.
@@ -106,9 +107,9 @@ func reportHolders(entries []locks.Entry, user string) (all []report.Holder) {
 	return all
 }
 
-// appendReport writes the line of a run; code is golock's exit code. It appends in one call:
-// the kernel keeps lines of several writers whole. Of a line that the disk has no room
-// for a part may stay: to remove it could remove what another run has appended since.
+// appendReport writes the line of a run; code is golock's exit code. It appends the line in one call,
+// so that lines of several writers do not mix. If the disk is full, a part of the line may stay:
+// removing it could remove what another run has appended since.
 func appendReport(fd int, run *runner.Run, o runner.Outcome, code int) error {
 	line := report.Line{
 		Name: run.Request.Name, Store: run.Store.URL(), ID: cmp.Or(o.Grant.Ref, run.Request.Ref).String(),

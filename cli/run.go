@@ -75,7 +75,7 @@ func (c *runCommand) run(out *term.Printer) error {
 	if c.Timeout.given() {
 		return usageError{errors.New("--timeout: flock's --timeout is --wait here, timeout(1)'s is --time-limit")}
 	}
-	v, run, err := prepare(c, out)
+	v, run, err := prepareRun(c, out)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (c *runCommand) run(out *term.Printer) error {
 	if o.Kind == runner.Ended && slices.Contains(okExit, end.Code) {
 		end = Exit{}
 	}
-	end = exit(out, ending(out, o, end, conflictCode))
+	end = printError(out, errorOf(out, o, end, conflictCode)) // printed here, because the report needs the code
 	if report >= 0 {
 		if err := appendReport(report, run, o, end.Code); err != nil {
 			out.Warn(fmt.Sprintf("the report could not be written to %s: %v", v.Text("report"), err))
@@ -121,9 +121,9 @@ func (c *runCommand) run(out *term.Printer) error {
 	return exitError{code: end.Code, signal: end.Signal}
 }
 
-// commandEnvironment gives the environment of the command. systemd names in WATCHDOG_PID the process of a unit that
-// answers its watchdog (sd_watchdog_enabled(3)). That is the command, not golock: without the variable the
-// library lets every process answer.
+// commandEnvironment returns the environment of the command. It removes a WATCHDOG_PID that names
+// golock: the command answers systemd's watchdog, and without the variable libsystemd lets any process
+// of the unit answer (sd_watchdog_enabled(3)).
 func commandEnvironment(run *runner.Run, out *term.Printer) []string {
 	env := entry.Environ()
 	if run.Exec { // the command keeps golock's PID
@@ -136,7 +136,7 @@ func commandEnvironment(run *runner.Run, out *term.Printer) []string {
 	return slices.DeleteFunc(env, func(variable string) bool { return variable == "WATCHDOG_PID="+pid })
 }
 
-// withFlagHint says that a flag takes no value, where the command that was not found looks like one:
+// withFlagHint adds a hint to "not found" if the command looks like the value of the flag before it:
 // in -n 3 the 3 is the command.
 func withFlagHint(err error, argv []string) error {
 	before := len(os.Args) - len(argv) - 1
@@ -152,9 +152,10 @@ func withFlagHint(err error, argv []string) error {
 	return fmt.Errorf("%w (%s takes no value, so %q was taken for the command)", err, flag, word)
 }
 
-// prepare is the beginning of every command that waits for a slot: it resolves the
-// settings, opens the store and catches signals.
-func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error) {
+// prepareRun does what run and acquire have in common: it resolves the settings, opens the store,
+// catches signals, reads the lock's name and sets up the log. The lean program may become the full one
+// here.
+func prepareRun(command any, out *term.Printer) (*config.Values, *runner.Run, error) {
 	v, err := resolve(command)
 	if err != nil {
 		return nil, nil, err
@@ -175,7 +176,8 @@ func prepare(command any, out *term.Printer) (*config.Values, *runner.Run, error
 		Store: store, Address: address.url, User: user, Relay: relay, Watchdog: leanWatchdog(), Terminal: terminal, Log: out.Log, Say: out.Say,
 	}
 	out.Request = &run.Request
-	// Before anything is printed: each line has name and ID. A wrong name is found later, among other mistakes.
+	// The name is read before anything is printed, because each line shows it. readSlot reports a wrong
+	// name, together with other mistakes.
 	if noStore == nil && (store.IsPlain || locks.CheckName(v.Text("name")) == nil) {
 		readNames(v, run)
 	}

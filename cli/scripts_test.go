@@ -15,9 +15,8 @@ import (
 	"golock/test/testkit"
 )
 
-// The program as its users see it: every script in testdata runs a golock that was built like a
-// release.
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m, 8)) } // scripts wait
+// TestMain runs the scripts in testdata with a golock that was built like a release.
+func TestMain(m *testing.M) { os.Exit(testkit.Main(m, 8)) } // 8 at once, because scripts mostly wait
 
 func TestScripts(t *testing.T) { runScripts(t, "../testdata") }
 

@@ -13,8 +13,8 @@ import (
 	"golock/runner"
 )
 
-// resolve puts a command's flags in order with variables and files. GOLOCK_NAME
-// counts for commands with a nameFlag.
+// resolve merges a command's flags with variables and files. Only commands with a nameFlag read
+// GOLOCK_NAME.
 func resolve(command any) (*config.Values, error) {
 	if c, ok := command.(interface{ nameLock() error }); ok {
 		if err := c.nameLock(); err != nil {
@@ -46,8 +46,8 @@ func resolve(command any) (*config.Values, error) {
 	return v, nil
 }
 
-// checkVariables gives the variables that look like settings of golock but belong to others. It refuses
-// those that are likely a setting that is misspelt.
+// checkVariables returns the variables that look like settings of golock but belong to others. It
+// fails if one is probably a misspelt setting.
 func checkVariables(all []config.Setting) (foreign []string, err error) {
 	const prefix = "GOLOCK_"
 	for _, variable := range os.Environ() {
@@ -66,22 +66,24 @@ func checkVariables(all []config.Setting) (foreign []string, err error) {
 	return foreign, nil
 }
 
-// resolveStore also opens the store.
+// resolveStore resolves the settings of a command and opens the store.
 func resolveStore(command any) (v *config.Values, store locks.KnownStore, err error) {
-	if v, err = resolve(command); err == nil {
+	v, err = resolve(command)
+	if err == nil {
 		store, _, err = openStore(v)
 	}
 	return v, store, err
 }
 
-// openStore opens the store that the settings name, unless one that was read before
-// is wrong. The lean program becomes the full one here if the store needs that: before
-// anything is printed or made, and before a run catches signals.
+// openStore opens the store that the settings name. It fails if a setting that was read before is
+// wrong. The lean program becomes the full one here if the store needs that: before anything is
+// printed or made, and before a run catches signals.
 func openStore(v *config.Values) (store locks.KnownStore, a address, err error) {
 	if v.Err() != nil {
 		return store, a, v.Err()
 	}
-	if a, err = readAddress(v); err != nil {
+	a, err = readAddress(v)
+	if err != nil {
 		return store, a, err
 	}
 	opened, err := open.Store(a.url)
@@ -97,8 +99,8 @@ func openStore(v *config.Values) (store locks.KnownStore, a address, err error) 
 // address is the URL of a store.
 type address struct {
 	url     string
-	key     string // of the setting that names it
-	exposed string // a file with a password in it that others can read
+	key     string // the key of the setting that names the store
+	exposed string // the file that has the URL, if it has a password and other users can read the file
 }
 
 // readAddress finds the URL of the store that the settings name.
@@ -143,7 +145,7 @@ func trimURL(text string) string {
 	return strings.TrimSpace(strings.TrimPrefix(text, byteOrderMark))
 }
 
-// configureLog sets up the printer as the settings say.
+// configureLog sets up the printer, and prints the notes and warnings of the settings.
 func configureLog(out *term.Printer, v *config.Values) error {
 	verbose, quiet, format := v.Bool("verbose"), v.Bool("quiet"), v.Choice("log-format", "text", "json")
 	if verbose && quiet {
@@ -160,7 +162,7 @@ func configureLog(out *term.Printer, v *config.Values) error {
 	return nil
 }
 
-// warn prints what may make another lock than the user has set up.
+// warn prints the warnings of the settings: golock may be using another lock than the user intends.
 func warn(out *term.Printer, v *config.Values) {
 	for _, warning := range v.Warnings {
 		out.Warn(warning)

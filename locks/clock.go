@@ -12,8 +12,8 @@ import (
 // two machines, or of two boots, have nothing to do with each other.
 type Instant int64
 
-// Clock gives the present Instant. It is a parameter so that tests can drive
-// it; the real one is BootTime.
+// Clock returns the present Instant. It is a parameter, so that tests can set the time; the real clock is
+// BootTime.
 type Clock func() Instant
 
 // BootTime reads CLOCK_BOOTTIME (clock_gettime(2)).
@@ -48,8 +48,8 @@ func (i Instant) Sub(j Instant) time.Duration {
 	return time.Duration(d)
 }
 
-// Term is what one answer of a leased store promises: the slot is ours until
-// TTL after Asked, which was read before the request was written. The zero Term does not end.
+// Term is what an answer of a store with leases promises: the slot is held until TTL after Asked, a
+// moment before the request was sent. The zero Term does not end.
 type Term struct {
 	Asked Instant
 	TTL   time.Duration
@@ -58,7 +58,6 @@ type Term struct {
 // Ends reports whether the lease ends unless it is renewed.
 func (t Term) Ends() bool { return t.TTL > 0 }
 
-// End is the moment from which the slot must count as somebody else's. It is
-// earlier than the store's own by what two good clocks may drift apart: 1 % of
-// the TTL and 2 ms.
+// End is the moment from which the slot must count as lost. It is earlier than the end on the store's
+// clock, because two good clocks may drift apart by 1 % of the TTL and 2 ms.
 func (t Term) End() Instant { return t.Asked.Add(t.TTL - t.TTL/100 - 2*time.Millisecond) }

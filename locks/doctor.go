@@ -18,13 +18,12 @@ const (
 	Problem Level = "problem" // a promise does not hold here
 )
 
-// Finding is one thing that was found out about a machine or a store. The names
-// of its fields in JSON are what golock doctor --json prints.
+// Finding is a fact about a machine or a store. golock doctor --json prints the names of its fields.
 type Finding struct {
 	Level   Level  `json:"level"`
-	Subject string `json:"subject"` // a word or two, always the same for the same thing
+	Subject string `json:"subject"` // a word or two; findings about the same subject have the same
 	What    string `json:"what"`
-	Why     string `json:"why,omitempty"`  // it matters
+	Why     string `json:"why,omitempty"`  // why the finding matters
 	Fix     string `json:"fix,omitempty"`  // what the user can do
 	Text    string `json:"text,omitempty"` // lines to copy
 }
@@ -32,15 +31,15 @@ type Finding struct {
 // Findings are collected one by one.
 type Findings []Finding
 
-// Add adds a finding, once.
+// Add adds a finding, unless it was added before.
 func (f *Findings) Add(level Level, subject, what, why, fix string) {
 	f.Append(Finding{Level: level, Subject: subject, What: what, Why: why, Fix: fix})
 }
 
-// OK adds that something is as it should be.
+// OK adds the finding that a subject is as it should be.
 func (f *Findings) OK(subject, what string) { f.Add(OK, subject, what, "", "") }
 
-// Append adds findings, each once: several nodes of a cluster may be alike.
+// Append adds findings that were not added before: several nodes of a cluster may have the same.
 func (f *Findings) Append(found ...Finding) {
 	for _, one := range found {
 		if !slices.Contains(*f, one) {
@@ -49,19 +48,19 @@ func (f *Findings) Append(found ...Finding) {
 	}
 }
 
-// Row is a row in the table of a subject: what may be read there, and what that means. The row of the
-// level OK is what is wanted.
+// Row is a row in the table of a subject: a possible state, and the finding about it. The row of the
+// level OK is the wanted state.
 type Row struct {
-	When  bool // this was read
+	When  bool // the subject is in this state
 	Level Level
-	What  string // what was read, for people
-	Why   string // why it matters, if it is not what is wanted
-	Fix   string // how to get what is wanted
-	Text  string // lines to copy for that
+	What  string // the state, in words for the user
+	Why   string // why the state matters, if it is not the wanted one
+	Fix   string // how to get the wanted state
+	Text  string // lines to copy for the fix
 }
 
-// Judge adds the first row that was read as the finding about a subject. If none was, there is nothing
-// to tell of the subject.
+// Judge adds the finding of the first row whose state is the case. It adds none if there is no such
+// row.
 func (f *Findings) Judge(subject string, table ...Row) (level Level) {
 	for _, row := range table {
 		if row.When {
@@ -77,13 +76,13 @@ const TwoServers = "two may run for as long as two servers accept writes: one th
 	"renewing beside the one that took over. GOLOCK_FENCE does not help then: each gives fences of its own"
 
 const (
-	renewals    = 5               // of the test lock
-	testLockTTL = 5 * time.Second // after which nothing is left of one that was killed
+	renewals    = 5               // the number of renewals of the test lock
+	testLockTTL = 5 * time.Second // after this time the store has dropped the entry of a killed test lock
 )
 
-// TryTestLock takes, renews and gives back the slot of a name made up for it, and forgets the
-// name, which may fail. ttl is that of the runs in question. A server that has just come back
-// grants nothing before its quarantine is over.
+// TryTestLock takes, renews and gives back the slot of a name that it makes up, and then makes the store
+// forget the name; forgotten is the error of that. ttl is the TTL of the user's runs. quarantine is added
+// to the time limit, because a server that has just come back grants nothing before.
 func TryTestLock(ctx context.Context, s Store, ttl, quarantine time.Duration) (f Finding, forgotten error) {
 	ctx, cancel := context.WithTimeout(ctx, testLockTTL+quarantine)
 	defer cancel()
@@ -97,7 +96,7 @@ func TryTestLock(ctx context.Context, s Store, ttl, quarantine time.Duration) (f
 	return judgeTestLock(join, renew, err, ttl), s.Abilities().Queue.Forget(context.WithoutCancel(ctx), name)
 }
 
-// takeTestLock gives the times of the steps of a run. renew is the median of the renewals, or 0 if the
+// takeTestLock returns how long the steps of a run take. renew is the median of the renewals, or 0 if the
 // store has no leases.
 func takeTestLock(ctx context.Context, s Store, q Request) (join, renew time.Duration, err error) {
 	began := BootTime()
@@ -121,7 +120,7 @@ func takeTestLock(ctx context.Context, s Store, q Request) (join, renew time.Dur
 	return join, renew, err
 }
 
-// timeOfRenewal gives the median time of a renewal.
+// timeOfRenewal returns the median time of a renewal.
 func timeOfRenewal(ctx context.Context, l Lease) (time.Duration, error) {
 	var took [renewals]time.Duration
 	for i := range took {
@@ -139,7 +138,7 @@ func timeOfRenewal(ctx context.Context, l Lease) (time.Duration, error) {
 	return took[renewals/2], nil
 }
 
-// judgeTestLock tells how the steps of the test lock went.
+// judgeTestLock returns the finding of the test lock.
 func judgeTestLock(join, renew time.Duration, err error, ttl time.Duration) Finding {
 	limit := min(ttl/10, time.Second) // an attempt to renew a lease is given up after this time
 	nearer := "a store that is nearer"
@@ -177,5 +176,5 @@ func judgeTestLock(join, renew time.Duration, err error, ttl time.Duration) Find
 	return found[0]
 }
 
-// short is a duration in as many digits as mean something.
+// short rounds a duration to the digits that mean something.
 func short(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }

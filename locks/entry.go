@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// State of an Entry.
+// State says whether an entry waits or holds.
 type State string
 
 // The two states of an entry.
@@ -29,33 +29,33 @@ type Entry struct {
 	Claim    Claim
 	Host     string
 	PID      int
-	UID      int           // of this machine's users; -1 if it is another's
-	User     string        // as the store tells it; "" if it keeps the UID only
-	Command  []string      // may be cut by the store
-	Note     string        // why it is there (Request.Note); may be cut by the store
-	Next     string        // the name that its run takes after this one (Request.Next); "" if there is none
+	UID      int           // the user on this machine; -1 for an entry of another machine
+	User     string        // the user's name as the store has it; empty if the store has only the UID
+	Command  []string      // the store may have shortened it
+	Note     string        // why the run is there (Request.Note); the store may have shortened it
+	Next     string        // the name that its run takes after this one (Request.Next); empty if there is none
 	WaitsFor string        // holders only: the name that its run waits for meanwhile, as far as ls has looked
-	Since    time.Time     // when it began to hold or wait, on this host's wall clock; zero if it is not known
-	Age      time.Duration // for how long it has held or waited, or at least that; see SetAge
-	HasAge   bool          // whether Age is known
+	Since    time.Time     // when it began to hold or wait, on this host's wall clock; zero if that is not known
+	Age      time.Duration // how long it has held or waited, or less; see SetAge
+	HasAge   bool          // Age is known
 	Fence    int64         // holders only
-	Orphaned bool          // the holder's golock is gone; what it started keeps the slot
+	Orphaned bool          // the holder's golock is gone; a process that it started keeps the slot
 	Expires  time.Duration // stores with leases: how long it lasts from now without a renewal
-	TTL      time.Duration // stores with leases: of its lease
-	HeldTill time.Time     // until when the slot stays taken whatever becomes of its holder; zero without a hold
-	Ended    bool          // nobody holds it any more, it only stays until HeldTill
-	Evicted  string        // by whom it was evicted, while it has not gone yet; "": by nobody
-	Runs     bool          // stores with leases: whether it is for a command (Keeper.HasCommand)
+	TTL      time.Duration // stores with leases: the TTL of its lease
+	HeldTill time.Time     // when its hold is over; zero if it has none
+	Ended    bool          // the holder has released it; it keeps the slot until HeldTill
+	Evicted  string        // who evicted it, if it has not left yet; empty if nobody did
+	Runs     bool          // stores with leases: the slot is for a command (Keeper.HasCommand)
 }
 
-// SetAge sets for how long an entry has held or waited. The clock that keeps the lock tells that: two
-// wall clocks may differ by hours. Since is of this host, for people to read.
+// SetAge sets how long an entry has held or waited, as the clock of the store tells it: two wall clocks
+// may differ by hours. It sets Since too, which is on this host's clock, for people to read.
 func (e *Entry) SetAge(age time.Duration) {
 	e.Age, e.HasAge = max(age, 0), true
 	e.Since = time.Now().Add(-e.Age)
 }
 
-// Holder describes in a few words who an entry belongs to.
+// Holder describes in a few words whose entry it is.
 func (e Entry) Holder() string {
 	who := e.Who(60)
 	if !e.Since.IsZero() {
@@ -79,9 +79,9 @@ func (e Entry) NoteText() string {
 	return fmt.Sprintf(", note %q", Printable(e.Note, MaxNote))
 }
 
-// Who names the process of an entry, with at most limit characters of its command.
-func (e Entry) Who(command int) string {
-	who := "a process that cannot be seen" // of another container, or user
+// Who names the process of an entry, with at most commandLimit characters of its command.
+func (e Entry) Who(commandLimit int) string {
+	who := "a process that cannot be seen" // it is in another container, or of another user
 	if e.PID > 0 {
 		who = fmt.Sprintf("pid %d", e.PID)
 	}
@@ -92,13 +92,13 @@ func (e Entry) Who(command int) string {
 	if here, _ := os.Hostname(); e.Host != "" && (e.TTL > 0 || e.Host != here) {
 		who += " on " + Printable(e.Host, 80)
 	}
-	if len(e.Command) > 0 && command > 0 {
-		who += " (" + Printable(strings.Join(e.Command, " "), command) + ")"
+	if len(e.Command) > 0 && commandLimit > 0 {
+		who += " (" + Printable(strings.Join(e.Command, " "), commandLimit) + ")"
 	}
 	return who
 }
 
-// ClockTime is a moment of today without its date.
+// ClockTime formats a moment, without the date if it is today.
 func ClockTime(t time.Time) string {
 	t = t.Local()
 	if t.Format(time.DateOnly) == time.Now().Format(time.DateOnly) {
@@ -107,8 +107,9 @@ func ClockTime(t time.Time) string {
 	return t.Format(time.DateTime)
 }
 
-// In gives the entry that r names in the result of a listing, or why it is not there. Invalid
-// entries are listed as an error; those that r does not name do not hide that it is not there.
+// In finds the entry that r names in the result of a listing. If the listing failed, it returns that
+// error, unless the listing is complete except for invalid entries: then an entry that is missing is
+// ErrLost, and an invalid one is its own error.
 func (r Ref) In(entries []Entry, err error) (Entry, error) {
 	for _, e := range entries {
 		if e.Ref == r {
@@ -127,8 +128,8 @@ func (r Ref) In(entries []Entry, err error) (Entry, error) {
 	return Entry{}, cmp.Or(err, ErrLost)
 }
 
-// Arrange sorts entries as they are shown, by name, holders before waiters, holders by
-// slot and waiters in the order of their queue, and numbers the waiters.
+// Arrange sorts entries as they are shown, and numbers the waiters: by name, then holders before
+// waiters, holders by slot and waiters in the order of their queue.
 func Arrange(entries []Entry) {
 	slices.SortStableFunc(entries, func(a, b Entry) int {
 		switch {

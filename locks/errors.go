@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ErrWouldBlock says that Join would have to wait for the network or for others, and may not
+// ErrWouldBlock says that Join would have to wait for the network or for another process, and may not
 // (Request.AtOnce).
 var ErrWouldBlock = errors.New("the store cannot be used without waiting")
 
@@ -17,14 +17,13 @@ var ErrWouldBlock = errors.New("the store cannot be used without waiting")
 // taken back.
 var ErrLost = errors.New("the slot is not held any more")
 
-// OutageError says that a store is unavailable for now: it could not be reached for
-// as long as it was tried, or it refuses for a reason that passes (it loads its data,
-// has no room or no connections left, is in quarantine). What is wrong for good (the URL,
-// login, rights, versions) is never an OutageError.
+// OutageError says that a store is unavailable for now: no attempt could reach it, or it refuses for a
+// reason that passes (it loads its data, has no room or no connections left, is in quarantine). A lasting
+// fault (of the URL, login, rights or versions) is never an OutageError.
 type OutageError struct {
-	Store    string // its URL without secrets
+	Store    string // the URL of the store, without secrets
 	Err      error  // the last failure
-	Answered bool   // the store is there, and says no
+	Answered bool   // the store could be reached, and refused
 }
 
 func (e *OutageError) Error() string {
@@ -49,9 +48,8 @@ func (e *QuarantineError) Error() string {
 		e.Cause, left.Round(100*time.Millisecond))
 }
 
-// EvictedError says who took a place or a slot back. For a holder it means the
-// same as ErrLost, but the slot stays taken until it is released or its term
-// ends.
+// EvictedError says who took a place or a slot back. For a holder it is an ErrLost, but the slot stays
+// taken until it is released or its term ends.
 type EvictedError struct{ By string }
 
 func (e *EvictedError) Error() string { return fmt.Sprintf("evicted by %s", Printable(e.By, 200)) }
@@ -83,10 +81,10 @@ func (e *PathError) Unwrap() error { return e.Err }
 // BusyError says that there was no slot to be had now.
 type BusyError struct {
 	Name    string
-	Holders []Entry // who holds it, as far as the store knows
-	Waiters int     // how many wait already
-	Full    bool    // and no more than these may (Request.MaxQueue)
-	Inside  *Ref    // an enclosing run has the slot: to wait would be to wait for itself
+	Holders []Entry // the holders, as far as the store knows them
+	Waiters int     // the number of waiters
+	Full    bool    // there are as many waiters as Request.MaxQueue allows
+	Inside  *Ref    // the enclosing run that has the slot: the request would wait for itself
 	Reason  string  // set if something other than holders and waiters is in the way
 }
 
@@ -123,8 +121,8 @@ func HoldersText(holders []Entry) string {
 	return text
 }
 
-// MaxListed is how many entries of all locks of a store are listed together: others may have made any
-// number, and each takes memory.
+// MaxListed is the largest number of entries in a listing of all locks of a store: others may have made
+// any number, and each takes memory.
 const MaxListed = 1 << 16
 
 // ListingCut says that there are more entries than MaxListed.
@@ -142,19 +140,19 @@ func JoinSome(all []error) error {
 	return errors.Join(all...)
 }
 
-// PanicError carries a panic from a store's goroutine to whoever waits for it,
-// who releases what is held before anything else.
+// PanicError carries a panic from a store's goroutine to the caller that waits for it. The caller
+// releases what it holds before anything else.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
-// Recover makes an error of a panic. Goroutines that stores and runs start defer it: otherwise a
-// panic would end the process with the slot taken.
+// Recover turns a panic into an error. The goroutines of stores and runs defer it: otherwise a panic
+// would end the process with the slot taken.
 func Recover(err *error) {
 	switch v := recover().(type) {
 	case nil:
-	case *PanicError: // of another goroutine
+	case *PanicError: // the panic happened in another goroutine
 		*err = v
 	default:
 		*err = &PanicError{Value: v, Stack: debug.Stack()}

@@ -1,7 +1,7 @@
 package locks
 
-// KnownStore is a store with what it can do. Whoever opens a store asks it once, and passes on what
-// it has found out.
+// KnownStore is a store with its abilities. A caller that opens a store asks for its abilities once, and
+// passes them on in a KnownStore.
 type KnownStore struct {
 	Store
 	Can Abilities
@@ -12,7 +12,7 @@ type KnownStore struct {
 	IsNetworked  bool // its grants expire, and other hosts see what a run publishes
 }
 
-// Know asks a store what it can do.
+// Know asks a store for its abilities.
 func Know(s Store) KnownStore {
 	can := s.Abilities()
 	hasQueue, hasLeases := can.Queue != nil, can.Leases != nil

@@ -11,12 +11,12 @@ import (
 
 // Mount is where a file lies, as /proc/self/mountinfo tells it (proc(5)).
 type Mount struct {
-	Root    string // what of the file system is mounted
+	Root    string // the part of the file system that is mounted
 	Point   string // where it is mounted
-	Type    string // of the file system
+	Type    string // the type of the file system
 	Source  string
-	Options string // of the mount and of the file system
-	Device  string // of the file system, as MAJOR:MINOR
+	Options string // the options of the mount and of the file system
+	Device  string // the device of the file system, as MAJOR:MINOR
 
 	id, parent string
 }
@@ -59,7 +59,7 @@ func readMount(line string) (m Mount) {
 	}
 }
 
-// Mounts are those that a process sees, in the order of /proc/PID/mountinfo, which every user may read.
+// Mounts are the mounts of a process, in the order of /proc/PID/mountinfo, which every user may read.
 type Mounts []Mount
 
 // ParseMounts reads the text of /proc/PID/mountinfo.
@@ -72,8 +72,8 @@ func ParseMounts(text string) (all Mounts) {
 	return all
 }
 
-// Where is the device and the path in its file system to which a path leads that has no symbolic links.
-// It is "" if that is not to be seen, as in a chroot.
+// Where returns the device to which a path leads, and the path in that file system. The path must not
+// contain symbolic links. Where returns "" if the root is not among the mounts, as in a chroot.
 func (all Mounts) Where(path string) string {
 	at, found := all.root()
 	if !found {
@@ -81,14 +81,15 @@ func (all Mounts) Where(path string) string {
 	}
 	for found {
 		var next Mount
-		if next, found = all.below(at, path); found {
+		next, found = all.below(at, path)
+		if found {
 			at = next
 		}
 	}
 	return at.Device + " " + filepath.Join("/", at.Root, strings.TrimPrefix(path, at.Point))
 }
 
-// root is the mount at / whose parent is not listed.
+// root returns the mount at / whose parent is not listed.
 func (all Mounts) root() (Mount, bool) {
 	isListed := make(map[string]bool, len(all))
 	for _, m := range all {
@@ -102,8 +103,8 @@ func (all Mounts) root() (Mount, bool) {
 	return Mount{}, false
 }
 
-// below is the first mount on the way from the root of a mount to a path. What other mounts hide is not
-// on it.
+// below returns the first mount on the way from the root of a mount to a path. It ignores mounts that
+// others hide.
 func (all Mounts) below(at Mount, path string) (first Mount, found bool) {
 	for _, m := range all {
 		if m.parent != at.id || m.id == at.id {
@@ -123,8 +124,9 @@ func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#").Replace(path)
 }
 
-// Option is the value of an option, or "" with true if it is there without one.
-func (m Mount) Option(name string) (value string, there bool) {
+// Option returns the value of an option, which is empty if the option has none, and whether the mount
+// has the option.
+func (m Mount) Option(name string) (value string, isSet bool) {
 	for option := range strings.SplitSeq(m.Options, ",") {
 		if key, value, _ := strings.Cut(option, "="); key == name {
 			return value, true

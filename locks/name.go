@@ -16,9 +16,8 @@ import (
 // MaxName is the longest name, in bytes.
 const MaxName = 255
 
-// CheckName says what is wrong with a name, if anything: it must be 1 to 255
-// bytes of UTF-8 without control characters. Everything else is allowed, and
-// names that differ in any byte are different locks.
+// CheckName returns an error if a name is not allowed: it must be 1 to 255 bytes of UTF-8 without control
+// characters. Names that differ in any byte are different locks.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -36,9 +35,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Printable shortens s to at most limit runes on one line, with control
-// characters replaced: what others wrote into a store must not steer a
-// terminal.
+// Printable shortens s to at most limit runes on one line, and replaces control characters: a text that
+// others wrote into a store must not control a terminal.
 func Printable(s string, limit int) string {
 	runes := []rune(s)
 	if len(runes) > limit {
@@ -52,9 +50,9 @@ func Printable(s string, limit int) string {
 	return string(runes)
 }
 
-// IsTerminalControl reports whether a character does something to a terminal, or to the
-// order in which text is read: control characters, ends of lines, and what turns the
-// direction of writing (Unicode Standard Annex 9).
+// IsTerminalControl reports whether a character controls a terminal or the order in which text is read:
+// control characters, ends of lines, and characters that change the direction of writing (Unicode
+// Standard Annex 9).
 func IsTerminalControl(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
@@ -70,9 +68,9 @@ type ID [16]byte
 
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// Key stands for a name wherever the name itself does not fit: its FNV-1a hash of 128
-// bits. Names can be made up that collide, so a store keeps the name beside the key and
-// compares it. (A cryptographic hash would cost a start more than to take the lock.)
+// Key is the FNV-1a hash of a name, with 128 bits. It stands for the name where the name itself does not
+// fit. Somebody can make up names that collide, so a store keeps the name beside the key and compares it.
+// (A cryptographic hash would cost a start more than taking the lock does.)
 type Key [16]byte
 
 // KeyOf is the key of a name.
@@ -89,8 +87,8 @@ func (k Key) String() string { return hex.EncodeToString(k[:]) }
 func NewRef(name string) (Ref, error) {
 	r := Ref{Key: KeyOf(name)}
 	for {
-		// Not unix.Getrandom, which sets up a generator in this process for the many
-		// calls that do not follow. The kernel gives so few bytes all at once.
+		// unix.Getrandom would set up a generator in this process, which pays only for many calls. The
+		// kernel never returns only a part of so few bytes.
 		_, _, errno := unix.Syscall(unix.SYS_GETRANDOM, uintptr(unsafe.Pointer(&r.ID)), unsafe.Sizeof(r.ID), 0)
 		switch errno {
 		case 0:

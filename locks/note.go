@@ -12,8 +12,8 @@ import (
 // MaxNote is the largest number of characters of a note.
 const MaxNote = 200
 
-// CheckNote says what is wrong with a note, if anything. It must be UTF-8 of at most MaxNote characters, none
-// of which steers a terminal.
+// CheckNote returns an error if a note is not allowed: it must be UTF-8 of at most MaxNote characters,
+// none of which controls a terminal.
 func CheckNote(note string) error {
 	if !utf8.ValidString(note) {
 		return errors.New("is not valid UTF-8")
@@ -29,7 +29,7 @@ func CheckNote(note string) error {
 	return nil
 }
 
-// CleanNote makes a note of any text: it replaces what CheckNote refuses, and cuts the text.
+// CleanNote makes a note of any text: it replaces characters that CheckNote refuses, and shortens the text.
 func CleanNote(text string) string {
 	runes := []rune(strings.ToValidUTF8(text, string(utf8.RuneError)))
 	if len(runes) > MaxNote {

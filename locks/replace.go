@@ -9,31 +9,29 @@ import (
 	"strings"
 )
 
-// Replacement says whom a request evicts, among those that asked for the same
-// themselves: the newest wins.
+// Replacement says whom a request evicts (--replace). It evicts only runs that were started with
+// --replace too: the newest run wins.
 type Replacement string
 
-// A request may replace these. ReplaceRunning includes ReplaceWaiting: it evicts
-// the waiters ahead of it that replace anything, and the holders that replace
-// the running.
+// The replacements. ReplaceWaiting evicts the waiters ahead that replace anything. ReplaceRunning also
+// evicts holders with ReplaceRunning.
 const (
 	ReplaceNone    Replacement = ""
 	ReplaceWaiting Replacement = "waiting"
 	ReplaceRunning Replacement = "running"
 )
 
-// Rival is an entry as a newcomer sees it that may replace others.
+// Rival is an entry that a newcomer may replace.
 type Rival struct {
 	Claim   Claim
 	Waits   bool
 	Replace Replacement
-	Leaving bool // it has been evicted, or is dead
+	Leaving bool // the entry has been evicted, or is dead
 }
 
-// Replaced picks whom a newcomer that has to wait evicts, as indices: of the
-// waiters ahead of it all that replace anything; with ReplaceRunning also
-// holders that said the same, the oldest first and no more than it takes for
-// the newcomer to fit beside the others.
+// Replaced returns the indices of the rivals that a newcomer evicts if it has to wait: all waiters ahead
+// of it that replace anything, and with ReplaceRunning also holders with ReplaceRunning, the oldest
+// first, until the newcomer fits beside the others.
 func Replaced(rivals []Rival, c Claim, r Replacement) []int {
 	if r == ReplaceNone {
 		return nil
@@ -65,8 +63,7 @@ func Replaced(rivals []Rival, c Claim, r Replacement) []int {
 	return picked
 }
 
-// ReplacedBy tells those whom r replaces who that is: the by of their
-// EvictedError.
+// ReplacedBy describes the process of a request to the runs that it replaces (EvictedError.By).
 func ReplacedBy(r Request) string {
 	host, _ := os.Hostname()
 	return fmt.Sprintf("a newer run that replaces it: pid %d on %s (%s)", os.Getpid(), host, Printable(strings.Join(r.Command, " "), 60))

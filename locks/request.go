@@ -7,31 +7,49 @@ type Keeper int
 
 // The keepers.
 const (
-	KeptByHolder  Keeper = iota // a process that only holds the slot, as that of golock acquire
+	KeptByHolder  Keeper = iota // a process that only holds the slot, such as that of golock acquire
 	KeptByRun                   // a golock that runs a command
 	KeptByCommand               // the command, which golock has become (--exec)
 	KeptByNobody                // the lease alone (acquire --for none)
 )
 
-// HasCommand reports whether the slot is for a command, which only its own golock can end: nobody
-// else may give the slot back.
+// HasCommand reports whether the slot is for a command: nobody else may give it back while the command
+// may run.
 func (k Keeper) HasCommand() bool { return k == KeptByRun || k == KeptByCommand }
 
-// HasGolock reports whether a golock stays, which heeds an eviction.
+// HasGolock reports whether a golock stays, which obeys an eviction.
 func (k Keeper) HasGolock() bool { return k == KeptByHolder || k == KeptByRun }
 
-// Request is everything that a store decides with.
+// Request is what a run asks of a store. Its fields are, in this order: the request itself, who asks,
+// the limits of Join, and functions that Join and Wait call.
 type Request struct {
-	Ref    Ref
-	Name   string
-	Claim  Claim
-	NoWait bool  // do not queue: *BusyError instead
-	Within []Ref // the enclosing runs of the same lock, outermost first
+	Ref     Ref
+	Name    string
+	Claim   Claim
+	NoWait  bool          // do not queue: *BusyError instead
+	Within  []Ref         // the enclosing runs of the same lock, outermost first
+	Replace Replacement   // whom the request evicts to get ahead
+	Hold    time.Duration // keep the slot for this time after the grant, whatever becomes of its holder
+	Keeper  Keeper        // who stays with the slot
 
-	MaxQueue *int          // *BusyError if it would have to wait and this many wait already; nil if there is no limit
-	Replace  Replacement   // whom it evicts to get ahead
-	Hold     time.Duration // keep the slot until this long after the grant, whatever becomes of its holder
-	Keeper   Keeper        // who stays with the slot
+	// MaxQueue is the number of waiters behind which the request does not queue: *BusyError instead.
+	// It is nil if there is no limit.
+	MaxQueue *int
+
+	// TTL is how long a store with leases keeps the slot, or the place in the queue, without a
+	// renewal or a question. Other stores ignore it.
+	TTL time.Duration
+
+	// Note says why the run is there, in the user's words (CheckNote). It is empty if the user says
+	// nothing. A plain store has no room for it.
+	Note string
+
+	// User is the name of the user who asks, as a networked store publishes it. It is empty if it is
+	// not known.
+	User string
+
+	// Command is what ls shows. A networked store publishes it as it is.
+	Command []string
 
 	// HoldsLater says that Hold counts from Lease.Hold, not from the grant. Without that call nothing is
 	// held.
@@ -45,16 +63,12 @@ type Request struct {
 	// ErrWouldBlock. A networked store can do nothing at once.
 	AtOnce bool
 
-	// TTL is how long a store with leases keeps the slot, or the place in the queue,
-	// without a sign of life. Other stores ignore it.
-	TTL time.Duration
-
-	// Reach bounds how long Join tries a store with leases that cannot be reached. One that takes a
-	// connection has longer for its first answer. A store that answers, but refuses for a reason that
-	// passes, is asked for Refusals from the first refusal on. 0 is until ctx ends.
+	// Reach limits how long Join tries a store with leases that cannot be reached. If the store takes
+	// a connection, it has longer for its first answer. If it answers, but refuses for a reason that
+	// passes, Join repeats the request for Refusals after the first refusal. 0 is until ctx ends.
 	Reach, Refusals time.Duration
 
-	// JoinLimit bounds how long Join asks a store with leases, whether it answers or not. 0 is
+	// JoinLimit limits how long Join asks a store with leases, whether it answers or not. 0 is
 	// until ctx ends.
 	JoinLimit time.Duration
 
@@ -63,38 +77,27 @@ type Request struct {
 	// reachable, however slow it is.
 	Connected, Answered func() `json:"-"`
 
-	// Note says why the run is there, in the user's words (CheckNote); "": the user says nothing. A plain
-	// store has no room for it.
-	Note string
-
-	// User is the name of the user who asks, as a networked store publishes it; "" if it is not known.
-	User string
-
-	// Command is what ls shows. A networked store publishes it as it is.
-	Command []string
-
-	// Progress, if not nil, is told the place in the queue whenever it becomes known, by
-	// Join and Wait and from any goroutine; 1 is the next. At 1 or 2 it is time to prepare
-	// for the grant. A plain store knows no places.
+	// Progress, if not nil, is called by Join and Wait, from any goroutine, with the place in the
+	// queue whenever it becomes known; 1 is the next. At 1 or 2 it is time to prepare for the
+	// grant. A plain store knows no places.
 	Progress func(place int) `json:"-"`
 
-	// Made, if not nil, is told by Join the path of a directory that the URL names and that
+	// Quarantined, if not nil, is called by Join and Wait with the quarantine during which the store
+	// grants nothing, or with nil when there is none.
+	Quarantined func(*QuarantineError) `json:"-"`
+
+	// Made, if not nil, is called by Join with the path of a directory that the URL names and that
 	// Join had to make: a misspelt path is another store.
 	Made func(path string) `json:"-"`
 
-	// StopsSoon, if not nil, is asked when Join or Wait gives up: it reports whether this process is
+	// StopsSoon, if not nil, is called when Join or Wait gives up: it reports whether this process is
 	// about to be stopped (SIGSTOP). Then they return when the store has been told, which may take some
 	// seconds: a step left half done would hold up the others. Otherwise they return without delay.
 	StopsSoon func() bool `json:"-"`
 
-	// Later, if not nil, takes what Wait has left to do when the slot is granted, and what can be
-	// done when the command has started. Nothing depends on when it is done, or whether; Release does
-	// it too.
+	// Later, if not nil, is called by Wait, when the slot is granted, with work that can be done after
+	// the start of the command. The work need not be done at all: Release does it too.
 	Later func(work func()) `json:"-"`
-
-	// Quarantined, if not nil, is told, in the same way, that the store gives no slots
-	// to anybody for now.
-	Quarantined func(*QuarantineError) `json:"-"`
 }
 
 // GrantHold is the hold that counts from the grant.
@@ -120,7 +123,7 @@ func (r *Request) TellMade(path string) {
 	}
 }
 
-// MustLeaveFirst reports whether who gives up must wait until the store knows (StopsSoon).
+// MustLeaveFirst reports whether a caller that gives up must wait until the store knows (StopsSoon).
 func (r *Request) MustLeaveFirst() bool { return r.StopsSoon != nil && r.StopsSoon() }
 
 // DoLater calls Later.

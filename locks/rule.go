@@ -5,7 +5,7 @@ import "cmp"
 // Claim is what the admission rule knows of an entry.
 type Claim struct {
 	Weight   int   // units taken, at least 1
-	Max      int   // at most this many units while this entry holds; 0 if it sets no limit
+	Max      int   // the largest number of units together while this entry holds; 0 if it sets no limit
 	Priority int   // higher goes first
 	Ticket   int64 // the order of arrival in the queue, unique within a name
 }
@@ -19,10 +19,9 @@ func (c Claim) Compare(d Claim) int {
 // Before reports whether c stands before d in the queue.
 func (c Claim) Before(d Claim) bool { return c.Compare(d) < 0 }
 
-// Admits is the one rule of admission: the holders' weights and c's own must
-// not exceed the smallest max among all holders and c. It is asked for the
-// first waiter only, so nobody is overtaken. Every holder's own promise ("at
-// most max while I run") is kept.
+// Admits is the rule of admission: the sum of the weights of the holders and of c must not exceed the
+// smallest max among all holders and c. It is asked for the first waiter only, so no waiter is
+// overtaken. So at most max units are in use while a holder with that max runs.
 func Admits(holders []Claim, c Claim) bool {
 	limit := c.Max // 0 means no limit
 	for _, h := range holders {
@@ -30,7 +29,7 @@ func Admits(holders []Claim, c Claim) bool {
 			limit = h.Max
 		}
 	}
-	room := limit - c.Weight // a sum of weights may have more than 32 bits
+	room := limit - c.Weight // subtracted one by one, because a sum of weights may have more than 32 bits
 	for _, h := range holders {
 		room -= h.Weight
 	}

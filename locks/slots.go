@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// FormatSlots writes ascending slot numbers as "0,3-5", none as "".
+// FormatSlots writes ascending slot numbers as "0,3-5". Without any it returns "".
 func FormatSlots(slots []int) string {
 	var b strings.Builder
 	for i := 0; i < len(slots); {
@@ -27,7 +27,7 @@ func FormatSlots(slots []int) string {
 }
 
 // ParseSlots reads what FormatSlots wrote. More slots than most, and numbers above maxSlot, are an
-// error: a few letters of somebody else's must not fill the memory.
+// error: a short text that somebody else wrote must not fill the memory.
 func ParseSlots(text string, most int) ([]int, error) {
 	if text == "" {
 		return nil, nil

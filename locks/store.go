@@ -27,7 +27,7 @@ import (
 // the tests of a store are TestConformance, and what only that store can get wrong.
 //
 //  1. Write a package below locks with Open or New, and add the scheme of its URL to the
-//     table in locks/open. What is linked into the full program only also belongs into
+//     table in locks/open. If only the full program can link it, add a stub for it to
 //     locks/open/lean.go. URL MUST have no secrets and MUST open the same store again.
 //     (locks/open: TestURLs)
 //  2. Decide which kind it is. One kernel lock: implement kernel.Lock, and let Join call
@@ -39,9 +39,9 @@ import (
 //     locktest.LostAnswers)
 //  4. Fences MUST grow with every grant of a name, and slots MUST be the lowest that are
 //     free. (FenceGrows, Slots)
-//  5. Whoever dies MUST stop counting: at once if the kernel tells, else after its TTL. A
-//     holder that has a process MUST keep its slot until that has ended. (KilledHolder,
-//     KilledWaiters, DeadDoNotCount)
+//  5. A dead entry MUST NOT count: from the moment of its death if the kernel reports it, else
+//     after its TTL. A holder that has a process MUST keep its slot until that process has
+//     ended. (KilledHolder, KilledWaiters, DeadDoNotCount)
 //  6. Wait MUST leave the queue when its context ends, and Join MUST refuse a request of a
 //     process inside the lock that would wait for itself. (LeaveQueue, Nested)
 //  7. Entries MUST show every live entry and change nothing. (Names, Entries)
@@ -95,28 +95,29 @@ type Abilities struct {
 	// name is only a label. Other tools may use the same lock.
 	Queue Queue
 
-	// Leases is nil where a slot lasts as long as its holder lives, because the kernel
-	// tells that. A store that has Leases has a Queue too.
+	// Leases is nil if a slot lasts as long as its holder lives, because the kernel knows whether
+	// it does. A store that has Leases has a Queue too.
 	Leases Leases
 
 	// MaxUnits is the largest max and weight that the store can count.
 	MaxUnits int
 
-	// NoMax, NoWeight and NoShared are reasons why a max above MaxUnits, a weight above 1
-	// or no max at all cannot be asked for, in words for who asks; "" where it can.
+	// NoMax, NoWeight and NoShared say, for the user, why a request cannot have a max above
+	// MaxUnits, a weight above 1, or no max at all. A reason is empty if a request can.
 	NoMax, NoWeight, NoShared string
 
-	// InheritorsKeep says that a process that has inherited a slot may keep it after its release.
+	// InheritorsKeep says that a process that has inherited a slot may keep it after the holder has
+	// released it.
 	InheritorsKeep bool
 
 	// EvictsTogether says that an eviction of many entries costs hardly more than that of
 	// one. Otherwise a caller with little time evicts them one by one.
 	EvictsTogether bool
 
-	// Unprotected, where the store can see that, describes the commands that golock has become
-	// (KeptByCommand), and that have closed the descriptor of their slot: the command runs on, and the
-	// slot is free. It lists those of one name or of all names (""), and changes nothing. A later run
-	// of the name removes what tells of them. It is nil if the store cannot see them.
+	// Unprotected lists the commands that golock has become (KeptByCommand) and that have closed the
+	// descriptor of their slot: the command runs on, although the slot is free. It lists those of one
+	// name, or of all names (""), and changes nothing. A later run of the name removes the records from
+	// which the store knows them. It is nil if the store cannot know them.
 	Unprotected func(ctx context.Context, name string) ([]Entry, error)
 }
 
@@ -126,42 +127,42 @@ type Queue interface {
 	// Find gives the live entry that ref names, or ErrLost. It changes nothing.
 	Find(ctx context.Context, ref Ref) (Entry, error)
 
-	// Evict marks entries, which are of one lock: by says who wants them gone, in words for
-	// their owners. A waiter loses its place at once; its Wait ends with an *EvictedError. A
-	// holder's entry stays until its golock has stopped the command and released it, or its
-	// time is over; its owner's Renew ends with an *EvictedError. A hold without a process
-	// (Request.Hold) ends at once, that of a holder with its release.
+	// Evict marks entries of one lock as evicted. by tells their owners who evicts them. A waiter
+	// loses its place at once; its Wait ends with an *EvictedError. A holder's entry stays until
+	// its golock has stopped the command and released it, or its time is over; its owner's Renew
+	// ends with an *EvictedError. If a process has released the entry, its hold (Request.Hold)
+	// ends at once, otherwise with the release.
 	//
-	// It returns an error, or nil, for each of refs. ErrLost: there is no such entry. After
-	// any other error its owner may not have been told; the mark stays if it was made. A
-	// second eviction changes nothing, but tries again what failed in the first.
+	// It returns an error, or nil, for each of refs. ErrLost says that there is no such entry.
+	// After any other error its owner may not have been told; the mark stays if it was made. A
+	// second eviction changes nothing, but repeats what failed in the first.
 	Evict(ctx context.Context, refs []Ref, by string) []error
 
-	// Sweep removes what is dead or unused and at least olderThan old, of one name or,
-	// if that is empty, of all. It returns how many things that were. It never removes
-	// what is live, with any number of sweepers and users at once.
+	// Sweep removes dead entries and unused data that are at least olderThan old, of one name or,
+	// if that is empty, of all. It returns their number. It never removes anything that is in
+	// use, with any number of sweepers and users at once.
 	Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error)
 
-	// Forget removes what is left of a name. It is for a name of the caller's own that
-	// nobody uses now or later.
+	// Forget removes everything that is left of a name. The caller has made up the name, so that
+	// nobody else uses it.
 	Forget(ctx context.Context, name string) error
 }
 
 // Leases is what a store can do whose grants expire unless they are renewed: it cannot
 // see whether a holder lives.
 type Leases interface {
-	// Attach gives the lease that ref names, also in another process than the one that
-	// took it. It asks the store nothing; the lease's methods return ErrLost if it is
-	// gone. Its Term is not known before the first renewal.
+	// Attach returns the lease that ref names, which another process may have taken. It asks the
+	// store nothing; the lease's methods return ErrLost if the entry is gone. Its Term is not
+	// known before the first renewal.
 	Attach(ref Ref) Lease
 
-	// Warnings are what the store has found out, while it was used, that makes its
-	// promises weaker, or, if waiting, that makes who waits hear late of its turn: a line each.
+	// Warnings returns a line for each problem that the store has found while it was used: with
+	// waiting, what makes waiters hear late of their turn; without, what weakens its promises.
 	Warnings(waiting bool) []string
 }
 
-// Holds is nil if the entry that ref names holds a slot, ErrLost or an *EvictedError if it
-// does not, or not any more. After any other error nothing is known.
+// Holds returns nil if the entry that ref names holds a slot, and ErrLost or an *EvictedError if it
+// does not. After any other error nothing is known.
 func Holds(ctx context.Context, q Queue, ref Ref) error {
 	e, err := q.Find(ctx, ref)
 	switch {

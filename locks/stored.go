@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Bounds of what a store may contain. Others can write to a store too: what is beyond these was not
-// written by golock, and golock does not compute with it.
+// The limits of what golock writes into a store. Others can write to a store too: golock does not
+// calculate with a larger number.
 const (
 	MaxUnits  = 1 << 16        // the largest weight: every unit has a slot number
 	maxSlot   = math.MaxInt32  // the highest slot number
-	MaxNumber = int64(1) << 62 // the highest ticket and fence: larger ones may be counted up from it
+	MaxNumber = int64(1) << 62 // the highest ticket and fence, far enough from the largest integer to count on
 	MaxTTL    = 3650 * 24 * time.Hour
-	MaxMoment = int64(math.MaxInt64 / 1000) // us since 1970, in the year 2262: a Duration reaches it
+	MaxMoment = int64(math.MaxInt64 / 1000) // us since 1970, in the year 2262; in ns it fits into a Duration
 )
 
-// Stored is an entry as an engine has read it from its store. The zero value of what an engine does
-// not keep is valid.
+// Stored is an entry as an engine has read it from its store. A field that the engine does not store is
+// zero, which is valid.
 type Stored struct {
 	Claim   Claim
 	Replace Replacement
-	Holds   bool // it has slots
+	Holds   bool // the entry has slots
 	Slots   []int
 	Fence   int64
 	TTL     time.Duration
@@ -30,8 +30,8 @@ type Stored struct {
 	Moments []int64 // us since 1970
 }
 
-// Check says what golock cannot have written, if there is anything. Every engine asks it about
-// every entry that it reads.
+// Check returns an error about a field that golock cannot have written. Every engine calls it for every
+// entry that it reads.
 func (s *Stored) Check() error {
 	c := &s.Claim
 	if s.TTL < 0 || s.TTL > MaxTTL {
@@ -88,19 +88,19 @@ func (s *Stored) checkSlots() error {
 	return nil
 }
 
-// InvalidEntry is something in the queue of a lock that golock has not written, or that was changed
-// since.
+// InvalidEntry is an entry in the queue of a lock that golock has not written, or that somebody has
+// changed.
 type InvalidEntry struct {
-	Name string // of the lock; "" if it is not known
-	ID   string // as the store has it; "": it is the state of the lock itself
-	Ref  Ref    // zero if that is not an ID
+	Name string // the name of the lock; empty if it is not known
+	ID   string // the ID in the store; empty for the state of the lock itself
+	Ref  Ref    // zero if ID is not a valid ID
 	TTL  time.Duration
 	Err  error
 }
 
-// InvalidError says which entries of a store are invalid. Nobody gets a slot of their locks as long as
-// they are there: who holds is not known. It is no outage for a newcomer; who holds or waits already
-// goes on as in one.
+// InvalidError says which entries of a store are invalid. Nobody gets a slot of their locks until they
+// are removed, because they may hold. A newcomer is refused. A process that holds or waits already goes
+// on, as in an outage.
 type InvalidError struct{ Entries []InvalidEntry }
 
 func (e *InvalidError) Error() string {
@@ -122,7 +122,7 @@ func (e *InvalidError) Error() string {
 	return text
 }
 
-// AsInvalid gives the invalid entries of an error; nil if it is another one.
+// AsInvalid returns the invalid entries of an error, or nil if it is another error.
 func AsInvalid(err error) []InvalidEntry {
 	switch e := err.(type) {
 	case *InvalidError:
@@ -139,7 +139,7 @@ func AsInvalid(err error) []InvalidEntry {
 	return nil
 }
 
-// Invalid is the error of invalid entries, nil if there are none.
+// Invalid returns the error of invalid entries, or nil if there are none.
 func Invalid(entries []InvalidEntry) error {
 	if len(entries) == 0 {
 		return nil

@@ -8,10 +8,11 @@ type Ticket interface {
 	// Queued reports whether the ticket had to queue.
 	Queued() bool
 
-	// Replaced are those that were evicted when it was joined.
+	// Replaced returns the entries that Join has evicted.
 	Replaced() []Entry
 
-	// Evicted is as a Lease's, of the place in the queue.
+	// Evicted returns an *EvictedError if the place was taken back, in a store that tells owners
+	// by SIGTERM only. It does not wait.
 	Evicted() error
 
 	// Wait sleeps until the slot is granted; the caller must release the lease. If ctx
@@ -27,31 +28,31 @@ type Lease interface {
 	// Grant says what was given.
 	Grant() Grant
 
-	// Files are descriptors to hand to the command under the same numbers, nil where
-	// there are none: whoever inherits them keeps the slot when the holder dies without
-	// releasing it. They are close-on-exec, and the lease owns them.
+	// Files returns descriptors for the command, under the same numbers, or nil if the store has
+	// none: a process that inherits them keeps the slot when the holder dies without releasing
+	// it. They are close-on-exec, and the lease owns them.
 	Files() []int
 
-	// Evicted is an *EvictedError if the slot was taken back, in a store that tells its
-	// owners by SIGTERM only. It does not wait.
+	// Evicted returns an *EvictedError if the slot was taken back, in a store that tells owners
+	// by SIGTERM only. It does not wait.
 	Evicted() error
 
-	// Release gives the slot back, until ctx ends, or in two seconds if it has no deadline. It
-	// may be called more than once.
+	// Release gives the slot back. It tries until ctx ends, or for two seconds if ctx has no
+	// deadline. It may be called more than once.
 	Release(ctx context.Context) error
 
-	// Term is that of the last good answer: the grant's, or a renewal's. A lease whose Term
-	// does not end (Term.Ends) lasts until its release.
+	// Term returns what the last good answer promises: that to the grant, or to a renewal. A lease
+	// whose Term does not end (Term.Ends) lasts until its release.
 	Term() Term
 
 	// Renew prolongs a lease that ends by its TTL, in one attempt that ctx bounds. If the store
-	// has lost its data, Renew puts the lease back where that breaks nobody's rule.
-	// ErrLost is final. After any other error nothing is known; until the term ends
-	// another attempt is in order, which uses a new connection.
+	// has lost its data, Renew restores the lease, unless that would break the rule of admission.
+	// ErrLost is final. After any other error the caller may try again until the term ends; the
+	// next attempt uses a new connection.
 	Renew(ctx context.Context) (Term, error)
 
-	// Confirm is nil if the slot is still held. It is Renew with as many attempts as ctx has time
-	// for.
+	// Confirm returns nil if the slot is still held. It repeats Renew until it gets an answer or
+	// ctx ends.
 	Confirm(ctx context.Context) error
 
 	// Hold begins the hold of a request with HoldsLater, on the store's clock and until ctx ends. It may be
@@ -60,11 +61,11 @@ type Lease interface {
 	Hold(ctx context.Context) error
 
 	// Events gives hints that a renewal should be tried at once. The channel is never closed and
-	// drops what nobody takes. It is nil if the store gives no hints.
+	// drops hints that nobody takes. It is nil if the store gives no hints.
 	Events() <-chan struct{}
 }
 
-// Lasting is embedded by a lease that lasts until its release: there is nothing to renew.
+// Lasting implements the renewals of a lease that lasts until its release. Such a lease embeds it.
 type Lasting struct{}
 
 // Term implements Lease: the lease does not end by itself.
@@ -79,5 +80,5 @@ func (Lasting) Confirm(context.Context) error { return nil }
 // Hold implements Lease: a plain store has no holds.
 func (Lasting) Hold(context.Context) error { return nil }
 
-// Events implements Lease: there are none.
+// Events implements Lease: the lease gives no hints.
 func (Lasting) Events() <-chan struct{} { return nil }

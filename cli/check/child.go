@@ -41,8 +41,8 @@ const (
 	startsPerStay = 5
 	pollInterval  = 5 * time.Millisecond
 
-	// Of meetEvery children the first Limit+1 stay for meeting, so that they are inside together if
-	// the lock does not exclude. On a busy machine they stay for twice the duration of their start, up to
+	// The first Limit+1 of each meetEvery children stay for meeting, so that they are inside together if
+	// the lock lets too many in. On a busy machine they stay for twice the duration of their start, up to
 	// longestMeeting.
 	meeting        = 200 * time.Millisecond
 	longestMeeting = 2 * time.Second
@@ -62,12 +62,12 @@ func (t *Test) child(number int, toBeKilled bool) []string {
 		strconv.FormatInt(int64(stay), 10), strconv.FormatInt(now(), 10)}
 }
 
-// Child does what a child does inside: it adds one and returns. args are the arguments after
-// ChildName.
+// Child is the work of a child: it adds 1 to a counter while it is inside the lock. args are the
+// arguments after ChildName.
 //
 // While it is inside, the child has a byte of a file locked. The kernel frees the byte however the
 // child ends, so nobody has to guess how long a killed child was inside. Each child locks the first
-// free byte. So the last byte that was ever locked tells how many children were inside together.
+// free byte. So the highest byte that was ever locked tells how many children were inside together.
 func Child(args []string) error {
 	n := note{Begin: now(), Slot: -1}
 	_ = unix.Setpgid(0, 0) // a kill of the tool's process group must not reach the child

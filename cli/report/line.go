@@ -1,5 +1,5 @@
 // Package report reads what golock run --report has written, and sums it up: as metrics, as a
-// table, and (package page) as a page with pictures. It never prints.
+// table, and (package webpage) as a page with pictures. It never prints.
 package report
 
 import (
@@ -18,10 +18,10 @@ type Line struct {
 	Store    string    `json:"store"`
 	ID       string    `json:"id"`
 	Since    time.Time `json:"since"`  // when golock began to wait
-	Waited   float64   `json:"waited"` // for the slot, or until golock gave up
+	Waited   float64   `json:"waited"` // how long golock waited for the slot, or until it gave up
 	Ran      float64   `json:"ran"`    // 0 if the command was not started
 	ExitCode int       `json:"exit_code"`
-	Signal   string    `json:"signal"` // killed the command, or ended the waiting; "" if none did
+	Signal   string    `json:"signal"` // the signal that killed the command, or ended the waiting; empty if none did
 	Outcome  string    `json:"outcome"`
 	Slots    []int     `json:"slots"`
 	Fence    int64     `json:"fence"`

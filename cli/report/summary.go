@@ -93,7 +93,7 @@ func (t Times) P95() string { return t.percentile(95) }
 // Longest returns the longest time.
 func (t Times) Longest() string { return t.percentile(100) }
 
-// percentile returns the least time that so many percent of the runs did not exceed, or "" if there
+// percentile returns the shortest time that this percentage of the runs did not exceed, or "" if there
 // are no runs.
 func (t Times) percentile(percent int) string {
 	if len(t.all) == 0 {

@@ -251,8 +251,8 @@ func (p *Printer) write(b []byte) {
 	p.stuck = written
 }
 
-// hasRoom reports whether a descriptor takes text without waiting for its reader. If it does, a
-// line that is not yet written only waits for a CPU.
+// hasRoom reports whether a descriptor takes text without waiting for its reader. If it does, a line
+// that is not written yet waits for a CPU, not for the reader.
 func hasRoom(fd int) bool {
 	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 	n, _ := unix.Poll(ready, 0)

@@ -154,7 +154,8 @@ func readFile(path string) (string, error) {
 	return text, nil
 }
 
-// patience is how long getent may take: a directory service that is down has time limits of its own.
+// patience limits how long getent may take. The timeouts of a directory service that is down may be
+// much longer.
 const patience = 10 * time.Second
 
 // notFound is getent's exit status if a key is not in the database.

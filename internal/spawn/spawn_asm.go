@@ -167,7 +167,8 @@ func raisedLimit() (original unix.Rlimit, isRaised bool) {
 	return original, err == nil && isOfRuntime
 }
 
-// replace does what Exec does, in a process that began in package entry.
+// replace executes a program in place of this process. It ignores exactly the signals that the caller
+// ignored. If execve(2) fails, it restores the actions of all signals.
 func replace(path string, argv, env []string) error {
 	ignored, _ := entry.Ignored()
 	var previous [lastSig + 1]action

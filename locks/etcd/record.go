@@ -42,7 +42,7 @@ const maxRecord = 1 << 16
 
 func newRecord(r locks.Request, boot string) record {
 	return record{
-		Name: r.Name, TTL: int64(r.TTL / time.Second), Hold: max(r.Hold, 0), Owner: owner.This(r), Boot: boot,
+		Name: r.Name, TTL: int64(r.TTL / time.Second), Hold: max(r.Hold, 0), Owner: owner.Of(r), Boot: boot,
 	}
 }
 

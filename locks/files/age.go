@@ -10,27 +10,27 @@ import (
 	"golock/locks/queue"
 )
 
-// ageOf is for how long an entry has held or waited. The wall clocks of two hosts are never compared:
-// the owner's heartbeat tells of its own clock, and this process adds for how long it has seen that
-// heartbeat unchanged, which is no more than it is. The age of a holder that does not know yet that it
-// holds is known only on its own clock.
+// ageOf returns how long an entry has held or waited. It never compares the wall clocks of two hosts: the
+// owner's heartbeat has the age on the owner's clock, and this process adds the time for which it has
+// seen that heartbeat, which may be less than the true age. The age of a holder that does not know yet
+// that it holds is known only on the clock of the grant.
 func (d *directory) ageOf(o *observedEntry) (age time.Duration, known bool) {
 	m, last := o.member, o.last
 	if m.State != queue.Waiting && last.phase == phaseJoined {
-		return max(o.at.Sub(m.granted), 0), o.sameClock && m.granted != 0
+		return max(o.lastRead.Sub(m.granted), 0), o.sameClock && m.granted != 0
 	}
 	if last.since <= 0 || last.since > last.sent { // there is no heartbeat, or golock has not written it
 		return 0, false
 	}
 	beforeLast, afterLast := last.sent.Sub(last.since), o.unchanged
 	if o.sameClock {
-		afterLast = max(o.at.Sub(last.sent), 0)
+		afterLast = max(o.lastRead.Sub(last.sent), 0)
 	}
 	return beforeLast + min(afterLast, math.MaxInt64-beforeLast), true
 }
 
-// unusedFor is how long before now the owner of an entry wrote its record, by the clock of the file
-// system. One that cannot be looked at counts as just written, one that is missing as older than all.
+// unusedFor returns the time since the owner of an entry last wrote its record, on the clock of the file
+// system. A record that cannot be examined counts as just written, a missing record as infinitely old.
 func (d *directory) unusedFor(m *member, now time.Time) time.Duration {
 	written, err := stat(unix.AT_FDCWD, d.path+"/"+recordsDir+"/"+m.record(), unix.AT_SYMLINK_NOFOLLOW)
 	switch {

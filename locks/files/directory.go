@@ -29,13 +29,13 @@ const (
 // name's key. The file shows that a missing directory was removed.
 const usedSuffix = ".used"
 
-// directory is that of one name.
+// directory is the directory of one name.
 type directory struct {
 	store    *Store
 	key      locks.Key
 	path     string
-	name     string        // "": neither made nor loaded yet
-	observed *observations // of this process
+	name     string        // empty until the directory is made or loaded
+	observed *observations // what this process has seen in the directory
 }
 
 // head is the content of headFile.
@@ -81,7 +81,7 @@ func (d *directory) make(name string) error {
 	return err
 }
 
-// load reads which name an existing directory belongs to. A missing one is locks.ErrLost.
+// load returns the name to which the directory belongs, or locks.ErrLost if there is no directory.
 func (d *directory) load() (name string, err error) {
 	text, err := d.readFile(headFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,8 +113,8 @@ func (d *directory) damaged(name string, err error) error {
 	}
 }
 
-// directories gives that of a name, or all ("") sorted by name. Errors are of those that
-// cannot be read.
+// directories returns the directory of a name, or all directories ("") sorted by name. The error joins
+// those of directories that cannot be read.
 func (s *Store) directories(name string) ([]*directory, error) {
 	names, err := []string{locks.KeyOf(name).String()}, s.checkDir()
 	if err == nil && name == "" {
@@ -151,9 +151,9 @@ func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123
 // errNoDir is temporary for an entry in the queue: the directory may be mounted again.
 var errNoDir = errors.New("does not exist")
 
-// checkDir says why the store's directory cannot be used. golock does not make a missing
-// one: on a shared file system it means that nothing is mounted, or that somebody has
-// removed it under the holders.
+// checkDir returns an error if the store's directory cannot be used. golock does not make a missing
+// directory: on a shared file system the mount may be missing, or somebody may have removed the
+// directory while slots were held.
 func (s *Store) checkDir() error {
 	st, err := stat(unix.AT_FDCWD, s.dir, 0)
 	switch {
@@ -183,7 +183,7 @@ func (oldState) Error() string {
 
 func (oldState) Is(target error) bool { return target == errRemoved }
 
-// vanished turns the error of a missing directory into one that says so.
+// vanished replaces the error about a missing file by one about the missing directory.
 func (d *directory) vanished(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -197,12 +197,12 @@ func (d *directory) vanished(err error) error {
 
 // removed says that the directory is not as it was before.
 func (d *directory) removed(hint string) error {
-	m, _ := locks.MountOf(d.store.dir) // unknown: it has no type
+	m, _ := locks.MountOf(d.store.dir) // after an error the type is empty
 	return d.removedFrom(m.Type, hint)
 }
 
-// removedFrom is removed on a type of file system. One of FUSE may keep old listings: sshfs does so
-// for 20 seconds.
+// removedFrom returns the error of removed for a type of file system. A file system of FUSE may show old
+// listings: sshfs does so for 20 seconds.
 func (d *directory) removedFrom(fileSystem, hint string) error {
 	if strings.HasPrefix(fileSystem, "fuse.") {
 		return &locks.PathError{
@@ -213,8 +213,8 @@ func (d *directory) removedFrom(fileSystem, hint string) error {
 	return &locks.PathError{Path: d.path, Err: errRemoved, Hint: hint}
 }
 
-// build makes the directory, or finishes it if its maker was killed. It may be slower than
-// another maker: the first version is made once only, and all write the same head.
+// build makes the directory, or finishes it if the process that began it was killed. Several processes
+// may build at once: only one can make the first version, and all write the same head.
 func (d *directory) build(name string) error {
 	st, err := stat(unix.AT_FDCWD, d.store.dir, 0)
 	if err != nil {
@@ -267,8 +267,8 @@ func (d *directory) removeFile(name string) error {
 	return pathError("remove", d.path+"/"+name, err)
 }
 
-// replaceFile writes a file whole under a temporary name, then renames it. What is left of
-// a killed writer is removed with the old versions.
+// replaceFile writes a file under a temporary name, then renames it, so that nobody reads a part of it.
+// The temporary file of a killed writer is removed together with old versions.
 func (d *directory) replaceFile(name string, text []byte) error {
 	temp := tempName(1)
 	err := d.makeFile(temp, text)
@@ -281,7 +281,7 @@ func (d *directory) replaceFile(name string, text []byte) error {
 	return err
 }
 
-// markUsed notes that the name is in use.
+// markUsed makes the file which shows that the name has been used.
 func (d *directory) markUsed() error {
 	path := d.path + usedSuffix
 	fd, err := openAt(unix.AT_FDCWD, path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)

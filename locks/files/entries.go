@@ -61,7 +61,7 @@ func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
 		if r.state.entries[i].flaw != nil {
 			continue
 		}
-		if o := r.observed[r.state.entries[i].ID]; o.State != queue.Tombstone && !o.dead {
+		if o := r.observed[r.state.entries[i].ID]; o.State != queue.Tombstone && !o.isDead {
 			entries = append(entries, o.entry(d))
 		}
 	}

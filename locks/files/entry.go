@@ -18,14 +18,14 @@ import (
 	"golock/locks/queue"
 )
 
-// entry is one that this process has made, or that it found (Attach).
+// entry is an entry that this process has made, or that another process has made (Attach).
 type entry struct {
 	store    *Store
 	dir      *directory
 	request  locks.Request
 	attached bool
-	evictor  string        // who evicts it (Evict)
-	givenUp  atomic.Bool   // it is being given up: nothing must be taken any more
+	evictor  string        // who evicts the entry (Evict)
+	givenUp  atomic.Bool   // the entry is being given up: it must not take a slot any more
 	using    chan struct{} // a semaphore: one step at a time uses the directory
 
 	events   chan struct{}
@@ -35,16 +35,16 @@ type entry struct {
 
 	// Only the step that has the semaphore stores these.
 	position atomic.Pointer[position]
-	term     atomic.Pointer[locks.Term] // of the last good heartbeat
+	term     atomic.Pointer[locks.Term] // the term of the last good heartbeat
 
 	// Only the step that has the semaphore uses the fields below.
-	state           *state // that was seen last
+	state           *state // the state that was read last
 	member          member // its ticket is 0 until it has a place in the queue
 	record          record
 	heartbeat       heartbeat
-	created         bool          // its record is there
-	requested       bool          // others may let it in
-	nextObservation locks.Instant // of other waiters
+	created         bool          // the record file exists
+	requested       bool          // the file of its request exists, so that others may queue it
+	nextObservation locks.Instant // when it observes other waiters again
 }
 
 // position is where an entry was in the queue when it looked last.
@@ -69,7 +69,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.attachedEntry(r.Ref, "")
 	e.request, e.attached = r, false
 	e.record = record{
-		Owner: owner.This(r), NoGolock: !r.Keeper.HasGolock(), Clock: s.clockName(), Process: s.self(),
+		Owner: owner.Of(r), NoGolock: !r.Keeper.HasGolock(), Clock: s.clockName(), Process: s.self(),
 		TTL: r.TTL,
 	}
 	e.member.State, e.member.Claim, e.member.Replace, e.member.Reachable = queue.Waiting, r.Claim, r.Replace, true
@@ -79,25 +79,40 @@ func (s *Store) newEntry(r locks.Request) *entry {
 
 // Ask implements lease.Entry.
 func (e *entry) Ask(ctx context.Context, step queue.Step) (lease.Answer, locks.Instant, error) {
-	do := map[queue.Step]func(context.Context) (lease.Answer, error){
-		queue.Join: e.join, queue.Renew: e.renew, queue.Hold: e.hold, queue.Release: e.release, queue.Leave: e.leave, queue.Evict: e.evict,
-	}[step]
 	if step == queue.Release || step == queue.Leave {
 		e.givenUp.Store(true)
 	}
-	queued := step != queue.Join || e.position.Load().version != 0
-	a, err := e.use(ctx, do)
+	isQueued := step != queue.Join || e.position.Load().version != 0
+	a, err := e.use(ctx, e.methodOf(step))
 	switch {
 	case err == nil:
 		return a, e.term.Load().Asked, nil
 	case errors.Is(err, locks.ErrLost), step != queue.Join && errors.Is(err, errRemoved):
 		return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Lost}}, 0, nil
-	case ctx.Err() != nil || isTemporary(err) || queued && (noSpace(err) || errors.Is(err, errNoDir) || isForeign(err)):
+	case ctx.Err() != nil || isTemporary(err) || isQueued && (noSpace(err) || errors.Is(err, errNoDir) || isForeign(err)):
 		return lease.Answer{}, 0, err
 	case lease.IsFinal(err):
 		return lease.Answer{}, 0, err
 	}
 	return lease.Answer{}, 0, &lease.Refusal{Err: err}
+}
+
+// methodOf returns the method that makes a step.
+func (e *entry) methodOf(step queue.Step) func(context.Context) (lease.Answer, error) {
+	switch step {
+	case queue.Join:
+		return e.join
+	case queue.Renew:
+		return e.renew
+	case queue.Hold:
+		return e.hold
+	case queue.Release:
+		return e.release
+	case queue.Leave:
+		return e.leave
+	default: // queue.Evict: no caller has another one
+		return e.evict
+	}
 }
 
 // noteAnswer tells the request that the directory can be read.
@@ -110,9 +125,8 @@ func (e *entry) noteAnswer() {
 // Close implements lease.Entry.
 func (e *entry) Close() { e.close() }
 
-// use runs a step while no other one of the entry uses the directory. A file system that
-// hangs holds up the step, not the caller: it may still run when use has returned, and
-// its answer is lost.
+// use runs a step while no other step of the entry uses the directory. A file system that hangs stops
+// the step, not the caller: the step may still run when use has returned, and its answer is lost.
 func (e *entry) use(ctx context.Context, step func(context.Context) (lease.Answer, error)) (lease.Answer, error) {
 	select {
 	case e.using <- struct{}{}:
@@ -130,7 +144,7 @@ func (e *entry) use(ctx context.Context, step func(context.Context) (lease.Answe
 	})
 }
 
-// isTemporary reports an error that a shared file system may get over by itself.
+// isTemporary reports whether an error of a shared file system may pass by itself.
 func isTemporary(err error) bool {
 	var number unix.Errno
 	return errors.As(err, &number) && slices.Contains([]unix.Errno{
@@ -140,19 +154,19 @@ func isTemporary(err error) bool {
 	}, number)
 }
 
-// isForeign reports what others have put in the place of golock's files. They may take it away again.
+// isForeign reports whether others have put something in the place of golock's files. They may remove it
+// again.
 func isForeign(err error) bool {
 	return slices.ContainsFunc([]error{errDamaged, errForeign, unix.EISDIR, unix.ENOTDIR, unix.ELOOP, unix.ENXIO}, func(one error) bool {
 		return errors.Is(err, one)
 	})
 }
 
-// noSpace reports a full disk, which is temporary for an entry in the queue.
+// noSpace reports whether the disk is full, which is temporary for an entry in the queue.
 func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// writeHeartbeat is locks.ErrLost if the last heartbeat has expired before the new one was
-// written. Until then nobody can have taken the entry for dead, and from then on everybody
-// sees the new one.
+// writeHeartbeat writes the next heartbeat. It returns locks.ErrLost if the last one has expired before:
+// then somebody may have taken the entry for dead.
 func (e *entry) writeHeartbeat(phase byte) error {
 	sent, end := e.store.clock(), e.term.Load().End()
 	if sent >= end {
@@ -172,7 +186,7 @@ func (e *entry) writeHeartbeat(phase byte) error {
 	return nil
 }
 
-// nextHeartbeat is the heartbeat after the last one.
+// nextHeartbeat returns the heartbeat after the last one.
 func (e *entry) nextHeartbeat(sent locks.Instant, phase byte) heartbeat {
 	last := e.heartbeat
 	next := heartbeat{count: last.count + 1, sent: sent, since: last.since, phase: phase}
@@ -191,13 +205,13 @@ func (e *entry) noteHeartbeat(p heartbeat) {
 // create makes the entry's record before the entry can be seen.
 func (e *entry) create() error {
 	if e.givenUp.Load() {
-		return context.Canceled // nobody hears it
+		return context.Canceled // the caller has gone, so nobody gets the error
 	}
 	if e.created {
 		return nil
 	}
 	p := e.nextHeartbeat(e.store.clock(), phaseJoined)
-	e.heartbeat = p // also if it fails: the file may be there
+	e.heartbeat = p // kept after an error too, because the file may exist then
 	text, _ := json.Marshal(&e.record)
 	if err := e.dir.makeFile(recordsDir+"/"+e.member.record(), fmt.Appendf(nil, "%v%s\n", p, text)); err != nil {
 		return err
@@ -207,8 +221,8 @@ func (e *entry) create() error {
 	return nil
 }
 
-// renew is ErrLost after the end of the last term, whatever the directory shows: somebody
-// may have taken the entry for dead.
+// renew makes the step of a renewal. It returns ErrLost after the end of the last term, whatever the
+// directory shows: somebody may have taken the entry for dead.
 func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
 	if e.givenUp.Load() {
 		return a, locks.ErrLost
@@ -245,7 +259,7 @@ func (e *entry) hold(ctx context.Context) (a lease.Answer, err error) {
 	return a, nil
 }
 
-// find gives the entry as it holds now, or locks.ErrLost.
+// find returns the entry if it holds, or locks.ErrLost.
 func (e *entry) find(ctx context.Context) (*member, error) {
 	r, err := (&step{directory: e.dir}).decide(ctx)
 	if err != nil {
@@ -268,14 +282,14 @@ func (e *entry) find(ctx context.Context) (*member, error) {
 	return m, nil
 }
 
-// held is the answer to a grant or a renewal.
+// held returns the answer to a grant or a renewal.
 func (e *entry) held(v queue.Verdict, q queue.Entry) lease.Answer {
 	grant := locks.Grant{Ref: e.request.Ref, Slots: q.Slots, Fence: q.Fence}
 	return lease.Answer{Outcome: queue.Outcome{Verdict: v}, Grant: grant, TTL: e.member.ttl}
 }
 
-// fetch reads what another process has written. Only the clock on which a slot was taken
-// tells whether it still lasts.
+// fetch reads the entry and the heartbeat that another process has written. It fails on a host with
+// another clock than that of the holder: there nobody can tell whether the last heartbeat has expired.
 func (e *entry) fetch(ctx context.Context) error {
 	m, err := e.find(ctx)
 	if err != nil {
@@ -318,9 +332,9 @@ func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 	return a, nil
 }
 
-// end gives up what the entry has. It announces that in the heartbeat first: so no burst
-// of newcomers delays it, and on a full disk, which has room for a heartbeat but for no
-// version, the next one that makes a version takes the entry out. Then there is no state.
+// end makes the step of a release or a leave. It announces the end in the heartbeat first, so that no
+// burst of newcomers delays it. A full disk has room for a heartbeat, but not for a version: then the
+// next process that makes a version removes the entry, and the result of end has no state.
 func (e *entry) end(ctx context.Context, how queue.Step, phase byte) (a lease.Answer, err error) {
 	last := e.nextHeartbeat(e.store.clock(), phase)
 	inTime := last.sent < e.term.Load().End()

@@ -21,31 +21,31 @@ type observation struct {
 	changes   int           // the number of heartbeats that this process saw begin; 0 if it comes from the notes
 }
 
-// observations are what this process, and those of which it has notes, have seen in a
-// directory.
+// observations are what this process has seen in a directory, with what it has read in notes of
+// other processes.
 type observations struct {
 	mu       sync.Mutex
 	byRecord map[string]observation // nil before the notes are read
-	isNew    bool                   // there are some that are not in the notes
+	isNew    bool                   // some of them are not in the notes
 }
 
 // observedEntry is an entry as another process sees it.
 type observedEntry struct {
 	*member
 	record    record
-	phase     byte          // the phase of its last heartbeat; 0 if it has none
-	unchanged time.Duration // for which the heartbeat has been the same
-	alive     bool          // this process has seen it change
-	sameClock bool          // its instants are of this process' clock
-	ttlLeft   time.Duration // until it is dead without another heartbeat
-	holdLeft  time.Duration
-	dead      bool
+	phase     byte          // the phase of the last heartbeat; 0 if the entry has none
+	unchanged time.Duration // how long the heartbeat has been the same
+	isAlive   bool          // this process has seen the heartbeat change
+	sameClock bool          // the instants of the entry are of this process' clock
+	ttlLeft   time.Duration // the time until the entry is dead without another heartbeat
+	holdLeft  time.Duration // the rest of the hold
+	isDead    bool
 
-	last heartbeat     // the zero one: it has none
-	at   locks.Instant // when it was read
+	last     heartbeat     // the heartbeat that was read; zero if the entry has none
+	lastRead locks.Instant // when last was read
 }
 
-// observe reads an entry's heartbeat. One that cannot be read counts as unchanged.
+// observe reads an entry's heartbeat. A heartbeat that cannot be read counts as unchanged.
 func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 	d.store.at("observe")
 	now := d.store.clock()
@@ -53,16 +53,16 @@ func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The owner believes in the TTL of its record. Where somebody has changed the record or the line,
-	// only the longer one is sure to be over when the owner has stopped.
+	// The owner relies on the TTL of its record. If somebody has changed the record or the line, only the
+	// longer of the two TTLs is surely over when the owner has stopped.
 	m.ttl = cmp.Or(max(m.ttl, rec.TTL), lease.DefaultTTL)
 	last := d.compare(m, p, now)
 	if p.leaves() && listing && !d.store.gone(&rec) {
 		p.phase = phaseAccepted
 	}
 	o := &observedEntry{
-		member: m, record: rec, phase: p.phase, unchanged: max(now.Sub(last.Since), 0), alive: last.changes > 1,
-		sameClock: d.store.isSameClock(&rec), last: p, at: now,
+		member: m, record: rec, phase: p.phase, unchanged: max(now.Sub(last.Since), 0), isAlive: last.changes > 1,
+		sameClock: d.store.isSameClock(&rec), last: p, lastRead: now,
 	}
 	if m.State != queue.Ended && !p.leaves() {
 		o.ttlLeft = max(m.ttl-o.unchanged, 0)
@@ -71,17 +71,18 @@ func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
 		o.ttlLeft = min(o.ttlLeft, max(p.sent.Add(m.ttl).Sub(now), 0))
 	}
 	o.holdLeft = o.heldFor(now)
-	o.dead = o.ttlLeft == 0 && o.holdLeft == 0
-	// An entry that runs a command may outlive its golock: only time tells. So the record
-	// is read again: before its end the process may have begun to run one.
+	o.isDead = o.ttlLeft == 0 && o.holdLeft == 0
+	// A waiter is dead as soon as its process is gone. An entry that runs a command may outlive its
+	// golock: then only time tells. So the record is read again, because the process may have begun to
+	// run a command just before its end.
 	if p.phase == phaseJoined && m.State != queue.Ended && d.store.gone(&rec) {
 		again, _, err := d.readRecord(m.record())
-		o.dead = o.dead || (err == nil && again == p)
+		o.isDead = o.isDead || (err == nil && again == p)
 	}
 	return o, nil
 }
 
-// compare gives the observation since when an entry's heartbeat has been the same.
+// compare notes an entry's heartbeat, and returns since when it has been the same.
 func (d *directory) compare(m *member, p heartbeat, now locks.Instant) observation {
 	all := d.observed
 	all.mu.Lock()
@@ -93,19 +94,20 @@ func (d *directory) compare(m *member, p heartbeat, now locks.Instant) observati
 	if p != (heartbeat{}) {
 		text = p.String()
 	}
-	if m.State == queue.Ended { // its rest is counted from then on
+	if m.State == queue.Ended { // the end counts as a change: the rest of the hold is counted from it
 		text = "E" + text
 	}
-	last, known := all.byRecord[m.record()]
-	if !known || (p != (heartbeat{}) && last.Heartbeat != text) {
+	last, isKnown := all.byRecord[m.record()]
+	if !isKnown || (p != (heartbeat{}) && last.Heartbeat != text) {
 		last = observation{Heartbeat: text, Since: d.store.clock(), changes: last.changes + 1}
-		all.byRecord[m.record()], all.isNew = last, true
+		all.byRecord[m.record()] = last
+		all.isNew = true
 	}
 	return last
 }
 
-// heldFor is what is left of an entry's hold. It is known on the clock on which it was
-// granted; on others it counts from the last change of the entry.
+// heldFor returns the rest of an entry's hold. On the clock that has timed the grant it is exact. On
+// another clock it counts from the last change of the entry.
 func (o *observedEntry) heldFor(now locks.Instant) time.Duration {
 	m := o.member
 	switch {
@@ -119,8 +121,8 @@ func (o *observedEntry) heldFor(now locks.Instant) time.Duration {
 	return max(m.hold-o.unchanged, 0)
 }
 
-// A run that does not wait sees each heartbeat once. It notes what it has seen for the
-// next run on the same clock; otherwise among such runs a dead entry would never expire.
+// A run that does not wait sees each heartbeat only once. So it leaves notes of what it has seen for
+// the next run on the same clock. Without them a dead entry would never expire among such runs.
 
 // readNotes reads what other processes on this clock have seen.
 func (d *directory) readNotes(now locks.Instant) {
@@ -135,8 +137,8 @@ func (d *directory) readNotes(now locks.Instant) {
 	}
 }
 
-// writeNotes notes what was seen of the entries that are still there. Errors are ignored:
-// the next run sees it again.
+// writeNotes writes what was seen of the entries of a state. It ignores errors: without the notes the
+// next run begins to observe anew.
 func (d *directory) writeNotes(s *state) {
 	d.observed.mu.Lock()
 	defer d.observed.mu.Unlock()

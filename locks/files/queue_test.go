@@ -223,7 +223,7 @@ func TestOldVersionsGo(t *testing.T) {
 	}
 }
 
-// A queue that has stood still for long moves at once, and not only at its front.
+// A queue that has not moved for long moves at once, and not only at its front.
 func TestQueueMovesAfterRest(t *testing.T) {
 	virtually(t, func(t *testing.T, url string) {
 		s := openAt(t, url, "virtual", 0)
@@ -232,7 +232,7 @@ func TestQueueMovesAfterRest(t *testing.T) {
 		for range 30 {
 			waiters = append(waiters, locktest.Enqueue(t, s, "n", locktest.TTL(time.Hour)))
 		}
-		time.Sleep(time.Minute) // the rest
+		time.Sleep(time.Minute) // the queue does not move for a minute of virtual time
 		begun := time.Now()
 		locktest.Release(t, l)
 		for _, w := range waiters {

@@ -52,8 +52,9 @@ func (e *entry) removeRequest() error {
 	return err
 }
 
-// admitRequests lets in those who have put a request, in no particular order: none of them
-// knows its place yet. A request that cannot be answered stays: the step must not fail because of it.
+// admitRequests makes the join of each entry that has put a request into the directory. The order does
+// not matter, because none of them has a place yet. A request that cannot be answered stays: the step
+// must not fail because of it.
 func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state, error) {
 	for _, name := range p.requests(l) {
 		record := strings.TrimPrefix(name, requestPrefix)
@@ -71,9 +72,9 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 		}
 		seen, err := p.observe(&m, false)
 		if err != nil {
-			continue // its owner goes on alone
+			continue // the owner of the request joins by itself
 		}
-		if seen.dead || seen.phase == 0 { // an entry that has left has no record
+		if seen.isDead || seen.phase == 0 { // an entry that has left has no record
 			_ = unlinkAt(h.fd, name)
 			continue
 		}
@@ -94,8 +95,8 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 	return s, nil
 }
 
-// requests are the names of the files of requests: not all if there are too many. The others go on
-// alone, or are let in by a later version.
+// requests returns the names of request files, but at most maxRequests. The owners of the others join by
+// themselves, or a later version lets them in.
 func (p *step) requests(l listing) (names []string) {
 	own := requestPrefix + p.member.record()
 	for _, name := range l.names {

@@ -74,7 +74,7 @@ func (s *schedule) live(t *testing.T, i int) {
 	defer func() { w.done = true }()
 	r := locktest.NewRequest(t, "n", w.changes...)
 	r.TTL = stallTTL
-	r.Ref.ID = [16]byte{byte(i)} // it decides between equal tickets: the same each time
+	r.Ref.ID = [16]byte{byte(i)} // between equal tickets the ID decides, so it must not be random
 	w.claim = r.Claim
 	stop := func(step string) {
 		s.mu.Lock()

@@ -18,28 +18,29 @@ import (
 // state is one version of a name's queue. Its text is a line for the name, and one for
 // each entry.
 type state struct {
-	nonce   uint64 // no two versions are the same
+	nonce   uint64 // a random number, so that no two versions are the same
 	counter int64  // the highest ticket or fence so far
 	entries []member
-	extra   string // words that a later version has added to its first line
+	extra   string // words that a later version of golock has added to the first line
 }
 
-// member is an entry as a state has it. What no decision needs is in its record.
+// member is an entry as a state has it. The fields that no decision needs are in the entry's record.
 type member struct {
-	queue.Entry       // Tombstone: evicted, and does not know yet. Never Offered
-	life        int64 // which record of it counts
-	ttl         time.Duration
+	queue.Entry // a Tombstone stands for an evicted waiter that does not know yet; no entry is Offered
 
-	hold    time.Duration // the slots stay taken for so long from the grant on
-	granted locks.Instant // on the owner's clock; 0 if it is not known yet
-	rest    time.Duration // Ended: what was left of the hold when the holder left
-	extra   string        // words that a later version has added to its line
+	life int64 // the number in the name of its record file, ID-life; it grows each time the entry rejoins
+	ttl  time.Duration
 
-	flaw error  // why golock cannot have written its line; nil if it can
-	line string // then: that line. It is kept until the entry is evicted or its time is over
+	hold    time.Duration // how long the slots stay taken after the grant
+	granted locks.Instant // the moment of the grant on the owner's clock; 0 if it is not known yet
+	rest    time.Duration // Ended: the rest of the hold when the holder left
+	extra   string        // words that a later version of golock has added to the line
+
+	flaw error  // why golock cannot have written the line; nil if it can
+	line string // the line, if it has a flaw; it is kept until the entry is evicted or its time is over
 }
 
-// hasSlots reports whether its slots are taken.
+// hasSlots reports whether the slots of the entry are taken.
 func (m *member) hasSlots() bool { return m.State == queue.Holding || m.State == queue.Ended }
 
 func (s *state) text() []byte {
@@ -68,8 +69,8 @@ func (s *state) text() []byte {
 
 var errDamaged = errors.New("is not what golock has written")
 
-// maxMembers is how many entries a state may have: 10,000 always work. Of a text of maxState there
-// could be millions of lines, and each entry takes more memory than its line.
+// maxMembers is the largest number of entries in a state that golock reads; 10,000 always work. A text
+// of maxState bytes could have millions of lines, and each entry takes more memory than its line.
 const maxMembers = 20_000
 
 func parseState(text []byte) (*state, error) {
@@ -99,9 +100,9 @@ func parseState(text []byte) (*state, error) {
 	return s, nil
 }
 
-// flawed is an entry whose line golock cannot have written. It counts as a holder for the times that
-// the line still tells, which observe compares with the entry's record: a flaw in one word must not
-// end the lease or the hold of an owner that goes on.
+// flawed returns an entry for a line that golock cannot have written. It counts as a holder, with the
+// times that can be read in the line, which observe compares with the entry's record: a flaw in one
+// word must not end the lease or the hold of an owner that goes on.
 func flawed(m member, line string, err error) member {
 	f := member{
 		Entry: queue.Entry{
@@ -121,7 +122,7 @@ func flawed(m member, line string, err error) member {
 	return f
 }
 
-// invalid are the entries with a flaw among those that are not known to be dead.
+// invalid returns the entries with a flaw that are not known to be dead.
 func (d *directory) invalid(s *state, isDead map[string]bool) (all []locks.InvalidEntry) {
 	for i := range s.entries {
 		m := &s.entries[i]
@@ -156,7 +157,7 @@ func (r *lineReader) fail(format string, args ...any) {
 	}
 }
 
-// number reads a number; 0 if there is none.
+// number reads a number. It returns 0 after a mistake.
 func (r *lineReader) number() int64 {
 	word := r.word()
 	n, err := strconv.ParseInt(word, 10, 64)
@@ -185,8 +186,8 @@ func (r *lineReader) integer() int {
 	return int(n)
 }
 
-// parseMember reads an entry's line. After an error the member has the ID, life and times that can be
-// read; a line with a word too few or too many tells no times.
+// parseMember reads an entry's line. After an error the member has the ID, life and times that could
+// be read. It has no times if the line has a word too few or too many.
 func parseMember(line string) (m member, err error) {
 	r := &lineReader{rest: line}
 	id, state := r.word(), r.word()
@@ -209,7 +210,7 @@ func parseMember(line string) (m member, err error) {
 	slots, isSlots := strings.CutPrefix(r.word(), "s")
 	replace, isReplace := strings.CutPrefix(r.word(), "r")
 	m.Replace = locks.Replacement(replace)
-	if !isSlots && !isReplace { // the numbers before may be those of other words
+	if !isSlots && !isReplace { // a word is missing or too many: the numbers may be of other fields
 		m.ttl, m.hold, m.granted, m.rest = 0, 0, 0, 0
 	}
 	switch {
@@ -236,7 +237,7 @@ func parseMember(line string) (m member, err error) {
 	return m, m.Stored(m.ttl, m.hold).Check()
 }
 
-// find gives the entry of an ID, or nil.
+// find returns the entry of an ID, or nil.
 func (s *state) find(id string) *member {
 	for i := range s.entries {
 		if s.entries[i].ID == id {
@@ -253,7 +254,7 @@ func (s *state) has(record string) bool {
 	return m != nil && m.record() == record
 }
 
-// records are the names of the files of all entries.
+// records returns the names of the record files of all entries.
 func (s *state) records() map[string]bool {
 	all := make(map[string]bool, len(s.entries))
 	for i := range s.entries {
@@ -262,8 +263,8 @@ func (s *state) records() map[string]bool {
 	return all
 }
 
-// record is the name of the entry's file. An entry that rejoins after it was taken for dead
-// has another file, which nobody can be removing.
+// record is the name of the entry's record file. An entry that rejoins after it was taken for dead
+// gets another file: somebody may be removing the old one.
 func (m *member) record() string { return m.ID + "-" + strconv.FormatInt(m.life, 10) }
 
 // inOrder compares waiters by their places.

@@ -18,19 +18,19 @@ import (
 // step is a question about an entry, to be decided and committed as a version.
 type step struct {
 	*directory
-	question queue.Question // none: the state is only read
-	member   member         // the entry; as it is to be if it is new
+	question queue.Question // without a Step, the state is only read
+	member   member         // the entry, as a newcomer asks to be
 	entry    *entry         // the entry that asks; nil if none does
 
 	mustExist   bool // the entry was in the queue: if it is not any more, nothing is done
 	isList      bool // no version is made, and what is read is of one moment
 	force       bool // a version is made even if nothing changes
-	skipWaiters bool // waiters are observed only if not all just wait on
+	skipWaiters bool // waiters are observed only if the step does more than queue
 
 	keep func(o *observedEntry) bool // which dead entries stay; nil if none does
 }
 
-// step is one of the entry.
+// step returns a step of the entry.
 func (e *entry) step(how queue.Step) *step {
 	return &step{directory: e.dir, member: e.member, entry: e, question: queue.Question{Step: how, Entry: e.member.Entry}}
 }
@@ -39,32 +39,34 @@ func (e *entry) step(how queue.Step) *step {
 type result struct {
 	queue.Decision
 	view    queue.View
-	state   *state // that was true at the end
+	state   *state // the state after the step
 	version int64
-	unsure  bool // an attempt whose end is not known may have done the step
+	unsure  bool // an attempt whose result is not known may have done the step
 
-	observed map[string]*observedEntry // by ID
-	dead     map[string]bool           // IDs of those that are left out, as they have died
-	removed  map[string]bool           // records of entries that are gone
+	observed map[string]*observedEntry // the entries that were observed, by ID
+	dead     map[string]bool           // the IDs of dead entries, which are left out
+	removed  map[string]bool           // the records of entries that have left the state
 }
 
-// Pauses after somebody else made the version. They grow until all that come at once have
-// room: with a long queue or on a busy machine an attempt takes long.
+// The pauses after another process has made the next version first. They grow until all processes that
+// come at once have had their turn: with a long queue or on a busy machine an attempt takes long.
 const (
 	shortestPause = 500 * time.Microsecond
 	longestPause  = 64 * time.Millisecond
-	pauseAttempts = 16 // the longest pause is the time of this number of attempts, if they take longer
+	pauseAttempts = 16 // if an attempt takes long, the longest pause is the time of this number of attempts
 )
 
-// maxStale is how many attempts of a step may meet a file that another host is just removing.
+// maxStale is the largest number of attempts of a step that may meet a file that another host is just
+// removing.
 const maxStale = 16
 
-// decide repeats attempts until the answer is true: it is that of a version that cannot
-// have been removed since, or the next one could be made.
+// decide repeats attempts until the answer is true: either the next version could be made, or the
+// answer changes nothing and the version that was read is still the latest one.
 func (p *step) decide(ctx context.Context) (r result, err error) {
 	r.removed = map[string]bool{}
 	pause := shortestPause
-	for stale := 0; ; {
+	stale := 0
+	for {
 		begun := time.Now()
 		done, err := p.try(&r)
 		if errors.Is(err, unix.ESTALE) && stale < maxStale {
@@ -82,7 +84,8 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 			p.entry.putRequest()
 		}
 		lease.Pause(ctx, rand.N(pause))
-		if pause = min(2*pause, max(longestPause, pauseAttempts*took)); ctx.Err() != nil {
+		pause = min(2*pause, max(longestPause, pauseAttempts*took))
+		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
 	}
@@ -134,7 +137,8 @@ func (p *step) try(r *result) (done bool, err error) {
 		since, err := p.madeSince(l.highest)
 		return since >= 0 && since < allowed, err
 	}
-	if next, err = p.admitRequests(h, l, next, r); err != nil {
+	next, err = p.admitRequests(h, l, next, r)
+	if err != nil {
 		return false, err
 	}
 	if p.question.Step == queue.Join && next.find(p.member.ID) != nil {
@@ -176,7 +180,7 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 func (p *step) view(s *state, r *result) (v queue.View, err error) {
 	// It observes all waiters if their number counts, or if it replaces or sweeps them.
 	q := &p.question
-	all := q.Step == queue.Look || q.MaxQueue != nil || q.Entry.Replace != locks.ReplaceNone && p.member.Claim.Ticket == 0
+	needsAll := q.Step == queue.Look || q.MaxQueue != nil || q.Entry.Replace != locks.ReplaceNone && p.member.Claim.Ticket == 0
 	r.dead = map[string]bool{}
 	v.Counter = max(s.counter, time.Now().UnixMicro())
 	var holders, others []*member
@@ -188,32 +192,34 @@ func (p *step) view(s *state, r *result) (v queue.View, err error) {
 		}
 	}
 	slices.SortFunc(others, inOrder)
-	own := slices.IndexFunc(others, func(m *member) bool { return m.ID == p.member.ID })
+	placeOfCaller := slices.IndexFunc(others, func(m *member) bool { return m.ID == p.member.ID })
 	for i, m := range append(holders, others...) {
 		place := i - len(holders)
-		near := place < queue.ObservedPlaces || (place < own && place >= own-queue.ObservedPlaces)
-		isOwn := m.ID == p.member.ID
-		mine := isOwn && p.entry != nil && !p.entry.attached // another process may be dead
-		if m.hasSlots() || !mine && (isOwn || all || near && !p.skipWaiters) {
-			if r.observed[m.ID] == nil {
-				if r.observed[m.ID], err = p.observe(m, p.isList); err != nil {
-					return v, err
-				}
+		isJustBefore := place < placeOfCaller && place >= placeOfCaller-queue.ObservedPlaces
+		isObserved := needsAll || !p.skipWaiters && (place < queue.ObservedPlaces || isJustBefore)
+		isCaller := m.ID == p.member.ID
+		// An attached entry belongs to another process, which may be dead.
+		isCallerHere := isCaller && p.entry != nil && !p.entry.attached
+		mustObserve := m.hasSlots() || !isCallerHere && (isCaller || isObserved)
+		if mustObserve && r.observed[m.ID] == nil {
+			r.observed[m.ID], err = p.observe(m, p.isList)
+			if err != nil {
+				return v, err
 			}
 		}
-		seen := r.observed[m.ID]
-		if seen != nil && seen.dead && !mine && (p.keep == nil || !p.keep(seen)) {
+		observed := r.observed[m.ID]
+		if observed != nil && observed.isDead && !isCallerHere && (p.keep == nil || !p.keep(observed)) {
 			r.dead[m.ID] = true
 			continue
 		}
 		e := m.Entry
-		if isOwn {
+		if isCaller {
 			v.Own = &e
 		}
 		switch {
 		case m.hasSlots():
-			e.HoldLeft = seen.holdLeft
-			if seen.ttlLeft == 0 && e.HoldLeft > 0 && !mine {
+			e.HoldLeft = observed.holdLeft
+			if observed.ttlLeft == 0 && e.HoldLeft > 0 && !isCallerHere {
 				e.State = queue.Ended
 			}
 			v.Holders = append(v.Holders, e)
@@ -228,7 +234,7 @@ func (p *step) view(s *state, r *result) (v queue.View, err error) {
 	return v, nil
 }
 
-// apply makes the next state of a decision.
+// apply makes the state that a decision asks for.
 func (p *step) apply(s *state, counter int64, r *result) (next *state, changed bool) {
 	next = &state{nonce: rand.Uint64(), counter: s.counter, extra: s.extra, entries: make([]member, 0, len(s.entries)+1)}
 	if r.Counter > counter {
@@ -238,7 +244,7 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 	for _, e := range r.Put {
 		put[e.ID] = e
 	}
-	ends := p.question.Step == queue.Release || p.question.Step == queue.Leave
+	endsItself := p.question.Step == queue.Release || p.question.Step == queue.Leave
 	for _, m := range s.entries {
 		n, stays := m, !r.dead[m.ID]
 		if e, ok := put[m.ID]; ok {
@@ -248,10 +254,11 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 		}
 		if m.ID == p.member.ID {
 			n.life = max(m.life, p.member.life)
-			stays = stays && (m.State != queue.Tombstone || !ends)
+			stays = stays && (m.State != queue.Tombstone || !endsItself)
 		}
 		if !stays || n.life != m.life {
-			r.removed[m.record()], changed = true, true
+			r.removed[m.record()] = true
+			changed = true
 		}
 		if stays {
 			next.entries = append(next.entries, n)
@@ -259,30 +266,32 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 	}
 	if e, ok := put[p.member.ID]; ok && e.State != queue.Tombstone {
 		n, _ := p.changed(p.member, e, r)
-		next.entries, changed = append(next.entries, n), true
+		next.entries = append(next.entries, n)
+		changed = true
 	}
 	return next, changed
 }
 
-// changed is an entry after a decision, and whether it stays.
-func (p *step) changed(m member, e queue.Entry, r *result) (member, bool) {
-	was, seen := m.State, r.observed[m.ID]
-	e.HoldLeft = 0 // that is asked anew each time
+// changed returns an entry after a decision, and whether it stays in the state.
+func (p *step) changed(m member, e queue.Entry, r *result) (after member, stays bool) {
+	before, observed := m.State, r.observed[m.ID]
+	e.HoldLeft = 0 // each view finds it anew
 	m.Entry, m.flaw, m.line = e, nil, ""
 	switch e.State {
-	case queue.Tombstone: // a waiter must hear by whom
-		m.Claim.Weight = 1 // each entry in a state has one
-		return m, was == queue.Waiting && e.Evicted != ""
+	case queue.Tombstone:
+		m.Claim.Weight = 1                                   // a state has no entry without a weight
+		return m, before == queue.Waiting && e.Evicted != "" // the waiter must hear who has evicted it
 	case queue.Ended:
-		if seen != nil && was == queue.Holding {
-			m.rest = seen.holdLeft
+		if observed != nil && before == queue.Holding {
+			m.rest = observed.holdLeft
 		}
 	case queue.Offered, queue.Holding: // an offer is a grant here
 		m.State = queue.Holding
-		mine := m.ID == p.member.ID && p.entry != nil && p.question.Step == queue.Join
-		sameClock := mine || seen != nil && seen.sameClock
-		// A hold is worth a version of its own, in which the holder notes a grant from another clock.
-		if m.granted == 0 && sameClock && (was != queue.Holding || mine && m.hold > 0) {
+		isCallerHere := m.ID == p.member.ID && p.entry != nil && p.question.Step == queue.Join
+		sameClock := isCallerHere || observed != nil && observed.sameClock
+		// If another process has granted the slot, on another clock, the holder notes the moment itself.
+		// That takes another version, so it is done only for a hold.
+		if m.granted == 0 && sameClock && (before != queue.Holding || isCallerHere && m.hold > 0) {
 			m.granted = p.store.clock()
 		}
 		if m.ID == p.member.ID && p.question.Step == queue.Hold { // the hold counts from now

@@ -109,7 +109,7 @@ func (d *directory) sweep(ctx context.Context, end locks.Instant, isYoung func(*
 	s.state = r.state
 	failed := []error{lease.Invalid(d.invalid(r.state, r.dead))}
 	note := func(o *observedEntry) {
-		if !o.dead && o.holdLeft == 0 && !o.alive && !isYoung(o) {
+		if !o.isDead && o.holdLeft == 0 && !o.isAlive && !isYoung(o) {
 			s.unknown++
 		}
 	}
@@ -128,7 +128,7 @@ func (d *directory) sweep(ctx context.Context, end locks.Instant, isYoung func(*
 			continue
 		}
 		o, err := d.observe(m, false)
-		if err == nil && o.dead && !isYoung(o) {
+		if err == nil && o.isDead && !isYoung(o) {
 			if err = d.removeRecord(name); err == nil {
 				s.removed++
 			}

@@ -14,16 +14,16 @@ import (
 	"golock/internal/eintr"
 )
 
-// The state of a name is the file of the highest version. A version is written whole
-// under a temporary name, then gets its own, which nobody can take a second time.
+// The state of a name is the file of the highest version. A version is written under a temporary name,
+// then gets its final name, which only one process can make.
 const (
 	versionPrefix = "v"
-	tempPrefix    = "t" // then the version that it was made for, a dot, and anything
+	tempPrefix    = "t" // followed by the number of the version, a dot, and a random number
 	stateFile     = "state"
 
-	// kept is how many old versions stay: more than are made while somebody lists the
-	// directory. So each listing contains one that was there all the time. All programs
-	// that use a directory must agree on it.
+	// kept is the number of old versions that stay. Fewer are made while a process lists the directory,
+	// so each listing contains a version that existed all the time. All programs that use a directory
+	// must agree on this number.
 	kept = 64
 
 	// pruneParts is how often old versions are removed while kept new ones are made.
@@ -96,8 +96,8 @@ func (d *directory) madeSince(n int64) (int64, error) {
 	return l.highest - n, err
 }
 
-// readVersion gives the text of a version, made by any of the primitives. It is ENOENT
-// if the version has been removed.
+// readVersion returns the text of a version, made by any of the primitives. It returns ENOENT if the
+// version has been removed.
 func (h *handle) readVersion(n int64) ([]byte, error) {
 	h.store.at("read")
 	name := versionName(n)
@@ -147,11 +147,10 @@ func (h *handle) current() (s *state, l listing, err error) {
 // errTaken says that a version exists already.
 var errTaken = errors.New("the version exists")
 
-// commit makes the version after base. A writer that was held up for long may make a
-// number anew that was removed, and what was read as base may have been such a one. So a
-// commit counts only if both cannot have been removed yet: there are too few versions.
-// Otherwise the step may or may not have been done, and is tried again. After errTaken it
-// was not done.
+// commit makes the version after base. A writer that was stopped for long could make a version whose
+// number was removed already, and base could be such a version too. So a commit counts only if there
+// are so few later versions that neither number can have been removed. Otherwise the step may or may not
+// have been done, and is repeated. After errTaken it was not done.
 func (h *handle) commit(base int64, next *state) (done bool, err error) {
 	n := base + 1
 	h.store.at("write")
@@ -175,8 +174,8 @@ func (h *handle) commit(base int64, next *state) (done bool, err error) {
 	return true, nil
 }
 
-// prune removes old versions, the oldest first, and what was made for them. If the queue
-// is empty it removes the notes about its entries too.
+// prune removes old versions, the oldest first, with their temporary files. If the queue is empty, it
+// removes the notes about entries too.
 func (h *handle) prune(l listing, empty bool) {
 	madeFor := func(name string) int64 {
 		n, ok := versionOf(name, versionPrefix)
@@ -197,8 +196,8 @@ func (h *handle) prune(l listing, empty bool) {
 	}
 }
 
-// remove removes what any of the primitives has made: stores of all three may use one
-// directory. Errors are ignored.
+// remove removes a version that any of the primitives has made, because stores with different primitives
+// may use one directory. It ignores errors.
 func (h *handle) remove(name string) {
 	if err := unlinkAt(h.fd, name); err != unix.EISDIR && err != unix.EPERM {
 		return

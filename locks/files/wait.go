@@ -29,15 +29,15 @@ func (e *entry) join(ctx context.Context) (a lease.Answer, err error) {
 		e.member.life++
 		a, err = e.joinOnce(ctx)
 	}
-	if e.givenUp.Load() { // its caller has gone, and may have found no time to take it back
+	if e.givenUp.Load() { // the caller has given up, perhaps before the entry was there to leave
 		_, _ = e.leave(context.WithoutCancel(ctx))
 	}
 	return a, err
 }
 
-// joinOnce is locks.ErrLost if the entry may have been taken for dead meanwhile. Then it
-// rejoins with a new record: a version that names that is newer than what others may
-// have read.
+// joinOnce makes the step of a join. It returns locks.ErrLost if the entry may have been taken for dead
+// meanwhile. Then the entry must rejoin with a new record: a version with that record is newer than any
+// version in which others have found the entry dead.
 func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 	now, term := e.store.clock(), e.term.Load()
 	if e.created && now >= term.Asked.Add(queue.AskEvery(term.TTL)) {
@@ -67,21 +67,22 @@ func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 	return a, err
 }
 
-// answer tells what a decision means for the entry.
+// answer returns what a decision means for the entry.
 func (e *entry) answer(r *result) (a lease.Answer, err error) {
 	show := func(entries []queue.Entry) (all []locks.Entry) {
 		for _, q := range entries {
-			if seen := r.observed[q.ID]; seen != nil {
-				all = append(all, seen.entry(e.dir))
+			if observed := r.observed[q.ID]; observed != nil {
+				all = append(all, observed.entry(e.dir))
 			}
 		}
 		return all
 	}
-	// It was let in, and granted by a later version before it knew: it has waited.
+	// Another process queued its request, and a later version granted it before it knew: it counts as
+	// a run that waited.
 	waited := e.member.Claim.Ticket == 0 && !e.request.NoWait &&
 		r.Verdict == queue.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
 	switch {
-	case r.Verdict == queue.Gone && e.store.clock() >= e.term.Load().End(): // it was taken for dead
+	case r.Verdict == queue.Gone && e.store.clock() >= e.term.Load().End(): // the entry was taken for dead
 		return a, locks.ErrLost
 	case r.Verdict == queue.Gone && r.version < e.position.Load().version:
 		return a, e.dir.removed("")
@@ -102,7 +103,7 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		e.notePosition(r.version)
 		a.Verdict, a.Place, a.Replaced = queue.Queued, place, show(r.Replaced)
 		a.Nap = e.nap(r, place, turns)
-		if len(r.removed) > 0 || waited { // perhaps those behind the dead are dead too
+		if len(r.removed) > 0 || waited { // the waiters behind a dead one may be dead too
 			a.Nap = queue.Soon(e.member.ttl)
 		}
 		return a, nil
@@ -116,7 +117,7 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 	return a, err
 }
 
-// notePosition notes which version was read.
+// notePosition notes the version that was read, and when the queue last moved.
 func (e *entry) notePosition(version int64) {
 	last := e.position.Load()
 	changed := last.changed
@@ -126,7 +127,8 @@ func (e *entry) notePosition(version int64) {
 	e.position.Store(&position{version, changed})
 }
 
-// abilities are those of files. A shared file system pushes nothing, and knows nothing of processes.
+// abilities are the abilities of lease files: a shared file system cannot wake a waiter, and does not
+// know which processes are alive.
 func abilities() queue.Abilities {
 	return queue.Abilities{
 		Observes: true,
@@ -138,17 +140,18 @@ func abilities() queue.Abilities {
 	}
 }
 
-// nap is how the entry waits after a step.
+// nap is the schedule of the entry after a step.
 func (e *entry) nap(r *result, place, turns int) queue.Nap {
 	w := queue.Waiter{Place: place, Turns: turns, TTL: e.member.ttl, Fits: r.Fits, IsDue: r.Due == e.member.ID}
 	return abilities().AfterStep(&r.view, w)
 }
 
-// Sleep implements lease.Entry. It looks for new versions: for the next one in front, for several at
-// once further back.
+// Sleep implements lease.Entry. It looks for new versions. A waiter at the front ends its sleep at the
+// next version, one that is further back after several.
 func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (lease.Answer, locks.Instant, error) {
 	changed, clock := e.position.Load().changed, e.store.clock
-	for end := clock().Add(nap.For); ; {
+	end := clock().Add(nap.For)
+	for {
 		now := clock()
 		pause := end.Sub(now)
 		if nap.Peek.Moves > 0 {
@@ -161,7 +164,7 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (lease.Answe
 	}
 }
 
-// moved reports whether there are enough new versions that the entry has to look.
+// moved reports whether there are at least as many new versions as by, or that cannot be told.
 func (e *entry) moved(ctx context.Context, by int) bool {
 	at := e.position.Load()
 	moved, err := lease.Await(ctx, func() (bool, error) {
@@ -170,7 +173,7 @@ func (e *entry) moved(ctx context.Context, by int) bool {
 	return moved || err != nil
 }
 
-// moved reports whether there are enough new versions, or no directory. It opens the
+// moved reports whether there are at least as many new versions as by, or no directory. It opens the
 // directory anew, as readAt does.
 func (d *directory) moved(version, by int64) bool {
 	h, err := d.open()
@@ -178,14 +181,14 @@ func (d *directory) moved(version, by int64) bool {
 		return true
 	}
 	defer h.close()
-	here := func(n int64) bool {
+	exists := func(n int64) bool {
 		_, err := stat(h.fd, versionName(n), unix.AT_SYMLINK_NOFOLLOW)
 		return err == nil
 	}
 	switch {
-	case here(version + by):
+	case exists(version + by):
 		return true
-	case here(version):
+	case exists(version):
 		return false
 	}
 	l, err := h.list()
@@ -199,14 +202,14 @@ func (e *entry) Events() <-chan struct{} {
 	return e.events
 }
 
-// eventLimit bounds the time until a holder hears, without a renewal, that its slot is
-// lost or evicted.
+// eventLimit limits the time until a holder hears, without a renewal, that its slot is lost or that it
+// is evicted.
 const eventLimit = time.Second
 
-// watch sends an event whenever there is a new version. A renewal tells whether the entry
-// still holds.
+// watch sends an event whenever there is a new version. The renewal that follows finds out whether the
+// entry still holds.
 func (e *entry) watch() {
-	defer locks.Recover(new(error)) // a renewal meets the same fault, and hands it on
+	defer locks.Recover(new(error)) // a renewal meets the same fault, and returns it
 	for e.open.Err() == nil {
 		lease.Pause(e.open, min(eventLimit, queue.AskEvery(e.request.TTL)))
 		if e.moved(e.open, 1) {

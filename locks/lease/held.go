@@ -9,8 +9,7 @@ import (
 	"golock/locks/queue"
 )
 
-// Lease implements locks.Lease, for a slot of this process or of another one
-// (Attach).
+// Lease implements locks.Lease, for a slot that this process has taken, or another one (Attach).
 type Lease struct {
 	entry   Entry
 	store   string
@@ -19,12 +18,12 @@ type Lease struct {
 	mu       sync.Mutex // guards what follows; not held while the store is asked
 	grant    locks.Grant
 	term     locks.Term
-	epoch    string // "": not known
-	released bool   // and the store knows
-	doubtful bool   // an attempt to release it failed, which may have done so
+	epoch    string // the epoch of the last answer; empty if there was none
+	released bool   // the store has confirmed the release
+	doubtful bool   // an attempt to release the slot failed, but may have released it
 }
 
-// releaseLimit bounds a release whose caller has no limit. Without an answer the lease expires.
+// releaseLimit limits a release whose caller has no limit. Without an answer the lease expires.
 const releaseLimit = 2 * time.Second
 
 func newLease(t *Ticket, a Answer, sent locks.Instant) *Lease {
@@ -34,12 +33,11 @@ func newLease(t *Ticket, a Answer, sent locks.Instant) *Lease {
 	}
 }
 
-// Attach implements locks.Leases. The first renewal tells what is not known yet, as the
-// TTL, slots and fence.
+// Attach implements locks.Leases. The TTL, slots and fence are known after the first renewal.
 func (s *Engine) Attach(ref locks.Ref) locks.Lease {
 	return &Lease{
 		store: s.url, entry: s.entryOf(ref, ""), grant: locks.Grant{Ref: ref},
-		term: locks.Term{TTL: DefaultTTL}, // it ended long ago: only a renewal tells when it ends
+		term: locks.Term{TTL: DefaultTTL}, // a term that ended long ago: only a renewal can begin another one
 	}
 }
 
@@ -90,7 +88,7 @@ func (l *Lease) Hold(ctx context.Context) error {
 	return l.renewed(a, sent)
 }
 
-// renewed takes the answer to a renewal.
+// renewed handles the answer to a renewal.
 func (l *Lease) renewed(a Answer, sent locks.Instant) error {
 	switch a.Verdict {
 	case queue.Held:
@@ -111,14 +109,14 @@ func (l *Lease) renewed(a Answer, sent locks.Instant) error {
 // Files implements locks.Lease. There are none.
 func (l *Lease) Files() []int { return nil }
 
-// Evicted implements locks.Lease. A renewal tells.
+// Evicted implements locks.Lease. It is always nil, because a renewal returns the error.
 func (l *Lease) Evicted() error { return nil }
 
 // Events implements locks.Lease.
 func (l *Lease) Events() <-chan struct{} { return l.entry.Events() }
 
-// Release implements locks.Lease. It tries until ctx ends, or for two seconds. ErrLost means that
-// the slot was not ours any more, although the store has not lost its data.
+// Release implements locks.Lease. It tries until ctx ends, or for two seconds if ctx has no deadline.
+// ErrLost means that the slot was lost before, although the store has not lost its data.
 func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Lock()
 	released := l.released
@@ -146,8 +144,8 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// Evict implements locks.Queue. The owner hears of it with its next renewal, or sooner
-// where the store can tell it.
+// Evict implements locks.Queue. The owner hears of the eviction with its next renewal, or sooner if the
+// store can notify it.
 func (s *Engine) Evict(ctx context.Context, refs []locks.Ref, by string) []error {
 	results := make([]error, len(refs))
 	for i, ref := range refs {

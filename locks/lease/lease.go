@@ -1,8 +1,8 @@
-// Package lease is what the engines whose grants expire share: the steps of an entry from
-// Join to Release, the waiting loop, retries, and the description of an entry's owner.
+// Package lease is what the engines whose grants expire share: the steps of an entry from Join to
+// Release, the waiting loop, and retries.
 //
-// An engine provides an Entry: how to make one attempt at a step, and how a waiter sleeps
-// until the store wakes it.
+// An engine provides an Entry: how to make one attempt at a step, and how a waiter sleeps until the
+// store wakes it.
 package lease
 
 import (
@@ -13,22 +13,22 @@ import (
 	"golock/locks/queue"
 )
 
-// DefaultTTL is for entries of others, whose TTL is not known.
+// DefaultTTL is the assumed TTL of an entry of another process whose TTL is not known.
 const DefaultTTL = 30 * time.Second
 
-// ListLimit bounds a question about many entries.
+// ListLimit limits a question about many entries.
 const ListLimit = 10 * time.Second
 
-// Engine is embedded by a store: the methods of locks.Store, locks.Queue and locks.Leases that
-// concern one entry.
+// Engine has the methods of locks.Store, locks.Queue and locks.Leases that concern one entry. A store
+// embeds it.
 type Engine struct {
 	url      string
 	newEntry func(locks.Request) Entry
 	entryOf  func(ref locks.Ref, evictor string) Entry
 }
 
-// NewEngine takes the store's URL without secrets, and how it makes the entry of a request, and
-// that of one that is there, perhaps to evict it.
+// NewEngine takes the store's URL without secrets, and two functions: newEntry makes the entry of a
+// request, entryOf an entry that exists already. evictor is empty unless the entry is to be evicted.
 func NewEngine[E Entry](url string, newEntry func(locks.Request) E, entryOf func(locks.Ref, string) E) Engine {
 	return Engine{
 		url:      url,
@@ -40,7 +40,7 @@ func NewEngine[E Entry](url string, newEntry func(locks.Request) E, entryOf func
 // URL implements locks.Store.
 func (s *Engine) URL() string { return s.url }
 
-// Abilities are those of a store that embeds an Engine.
+// Abilities returns the abilities of a store that embeds an Engine.
 func Abilities[S interface {
 	locks.Queue
 	locks.Leases
@@ -48,22 +48,23 @@ func Abilities[S interface {
 	return locks.Abilities{Queue: s, Leases: s, MaxUnits: locks.MaxUnits}
 }
 
-// Answer is what a store says about an entry. Redis sends it as JSON. Fields that it does
-// not send are left out there: to decode their types would cost each start 0.08 ms.
+// Answer is what a store says about an entry. Redis sends some of the fields as JSON. The others are
+// left out of the decoding: it would cost each start 0.08 ms.
 type Answer struct {
 	queue.Outcome
-	Grant locks.Grant   `json:"-"` // Granted, Held
-	TTL   time.Duration `json:"-"` // Granted, Held
+	Grant locks.Grant   `json:"-"` // Granted, Held: what the entry has
+	TTL   time.Duration `json:"-"` // Granted, Held: the TTL of its lease
 	Epoch string        // the stretch of time in which the store forgot nothing
 
-	Nap queue.Nap `json:"-"` // Queued: how to wait until it asks again
-	// Queued, Busy, Nested: there is room, but nothing is granted for this long, and why.
-	// A request that may not wait can be asked again afterwards.
+	Nap queue.Nap `json:"-"` // Queued: how the waiter waits until it asks again
+
+	// Queued, Busy, Nested: if there is room, the time for which nothing is granted, and the cause. A
+	// request that may not wait can ask again afterwards.
 	Quarantine      time.Duration
 	QuarantineCause string `json:"-"`
 
-	Holders  []locks.Entry `json:"-"` // Busy, Nested
-	Replaced []locks.Entry `json:"-"` // Granted, Queued: whom it evicted
+	Holders  []locks.Entry `json:"-"` // Busy, Nested: who has the slots
+	Replaced []locks.Entry `json:"-"` // Granted, Queued: the entries that this one evicted
 	Doubtful bool          `json:"-"` // an earlier attempt, whose answer was lost, may have done the step
 }
 
@@ -74,12 +75,12 @@ type Entry interface {
 
 	// Sleep returns when a waiter should ask again: after nap.For, or when the store wakes it.
 	// The verdict is Granted if the store has pushed a grant; the lease then counts from
-	// sent. near is called when the waiter is one of the first two. An error is final.
-	Sleep(ctx context.Context, nap queue.Nap, near func()) (a Answer, sent locks.Instant, err error)
+	// sent. Sleep calls isNext when the waiter is one of the first two. An error is final.
+	Sleep(ctx context.Context, nap queue.Nap, isNext func()) (a Answer, sent locks.Instant, err error)
 
-	// Events are hints about a lease, as in locks.Lease; nil if the store gives none.
+	// Events gives hints about a lease, as in locks.Lease. It is nil if the store gives none.
 	Events() <-chan struct{}
 
-	// Close closes connections and files. Ask may be called after that.
+	// Close closes connections and files. Ask may be called afterwards: it opens them again.
 	Close()
 }

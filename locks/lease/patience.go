@@ -8,28 +8,28 @@ import (
 	"golock/locks"
 )
 
-// patience bounds how long a request is repeated that is not in the queue yet and gets no answer. A store
-// that has not been reached is given up after Request.Reach. A store that has taken a connection has
-// NewcomerAttempt for its first answer. A store that refuses for a reason that passes has Request.Refusals, from
-// the first refusal on. A store that has answered otherwise is asked until ctx ends: it is there. A nil
-// patience has no limit.
+// patience limits how long a request is repeated that is not in the queue yet and gets no answer. A
+// store that has not been reached is given up after Request.Reach. A store that has taken a connection
+// has NewcomerAttempt for its first answer. A store that refuses for a reason that passes has
+// Request.Refusals, from the first refusal on. A store that has answered otherwise can be reached, so it
+// is asked until ctx ends. A nil patience has no limit.
 type patience struct {
 	end      func()
 	refusals time.Duration // 0 if refusals have no limit
 
 	mu           sync.Mutex    // guards what follows
-	timer        *time.Timer   // for the next part of the time; nil: there is no limit, or no longer
-	left         time.Duration // without an answer, or with refusals
+	timer        *time.Timer   // fires after the next part of the time; nil while there is no limit
+	left         time.Duration // the rest of the time without an answer, or with refusals
 	hasConnected bool
 	hasRefused   bool
 }
 
-// reachPart is the part of the time without an answer that is counted at once. Among hundreds of processes that
-// were started at the same moment this one may not run for seconds, although the store has answered long ago.
-// So a longer time between two moments at which it runs counts as one part.
+// reachPart is the longest time that is counted in one part. Among hundreds of processes that were
+// started at the same moment this one may not get to run for seconds, although the store has answered
+// long ago. However long it did not run, that counts as one part.
 const reachPart = 100 * time.Millisecond
 
-// newPatience gives the patience of a request. Its ctx ends when the store has not answered in time.
+// newPatience returns the patience of a request. bounded ends when the store has not answered in time.
 func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded context.Context, stop func()) {
 	bounded, cancel := context.WithCancel(ctx)
 	p = &patience{end: cancel, refusals: r.Refusals, left: r.Reach}
@@ -72,8 +72,8 @@ func (p *patience) partIsOver() {
 	p.timer.Reset(min(reachPart, p.left))
 }
 
-// connected notes that the server has taken a connection. The first time counts. In a crowd the first answer may
-// take long; a server that is stopped never gives one.
+// connected notes that the server has taken a connection. Only the first call counts. The first answer
+// to one of hundreds of clients may take long, and a server that is stopped never gives one.
 func (p *patience) connected() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,8 +104,8 @@ func (p *patience) refused() {
 	}
 }
 
-// answered notes that the store is there. After a refusal the time goes on: a server may let each attempt in and
-// refuse it later.
+// answered notes that the store has answered. After a refusal it does not stop the time: a server may
+// accept each attempt and refuse it later.
 func (p *patience) answered() {
 	if p == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"golock/locks/queue"
 )
 
-// Refusal is what a store answers that is there and does not do what it was asked.
+// Refusal is the answer of a store that does not do what it was asked.
 type Refusal struct {
 	Err  error
 	Hint string // what the user can do
@@ -25,9 +25,9 @@ type RefusalKind int
 // The kinds of refusals.
 const (
 	ForGood      RefusalKind = iota // another attempt is refused too
-	ForNewcomers                    // the store is full or has an invalid entry: only who has an entry tries again
-	Passing                         // the store has no connection left, starts, or is busy: anybody tries again
-	Standby                         // the server may not write: the store itself has not been reached
+	ForNewcomers                    // the store is full or has an invalid entry: only a request with an entry is repeated
+	Passing                         // the store has no connection left, starts, or is busy: any request is repeated
+	Standby                         // the server may not write: another server is the store
 )
 
 func (e *Refusal) Error() string {
@@ -42,8 +42,8 @@ func (e *Refusal) Unwrap() error { return e.Err }
 // LoginHint is for a server that refuses a login.
 const LoginHint = "user and password stand before the host, USER:PASSWORD@HOST, best in GOLOCK_STORE"
 
-// Invalid is the refusal of a lock with invalid entries; nil if there are none. Who holds or waits
-// goes on until somebody has removed them.
+// Invalid is the refusal of a lock with invalid entries, or nil if there are none. Entries that hold or
+// wait go on until somebody has removed the invalid ones.
 func Invalid(entries []locks.InvalidEntry) error {
 	if len(entries) == 0 {
 		return nil
@@ -51,14 +51,14 @@ func Invalid(entries []locks.InvalidEntry) error {
 	return &Refusal{Err: &locks.InvalidError{Entries: entries}, Kind: ForNewcomers}
 }
 
-// IsFinal reports whether there is no point in another attempt for who has no entry yet.
+// IsFinal reports whether a request without an entry should not be repeated.
 func IsFinal(err error) bool {
 	kind, refused := kindOf(err)
 	return refused && (kind == ForGood || kind == ForNewcomers) || errors.As(err, new(*locks.PanicError))
 }
 
-// IsTemporary reports whether an entry that exists should try again: an outage never ends
-// the waiting.
+// IsTemporary reports whether the request of an entry that exists should be repeated: an outage never
+// ends the waiting.
 func IsTemporary(err error) bool {
 	kind, refused := kindOf(err)
 	return !IsFinal(err) || refused && kind == ForNewcomers
@@ -84,39 +84,39 @@ type NoAnswer struct{ Cause error }
 func (NoAnswer) Error() string   { return "no answer in time" }
 func (e NoAnswer) Unwrap() error { return e.Cause }
 
-// Bounds of one attempt, with connecting.
+// The limits of one attempt, connecting included.
 const (
 	shortestAttempt = 300 * time.Millisecond
 	LongestAttempt  = 2 * time.Second
 
-	// NewcomerAttempt is the limit for who is not in the queue yet. Hundreds may come at once, and a server
-	// whose clients give up and connect anew serves nobody: it has made a process and a login for nothing, and
-	// the client stands at the end of the line again.
+	// NewcomerAttempt is the limit for a request that is not in the queue yet. Hundreds of clients may come
+	// at once. If they gave up and connected anew, the server would serve nobody: its process and its login
+	// for the client would be wasted, and the client would be the last one again.
 	NewcomerAttempt = 30 * time.Second
 
 	// ShortAttempt is the limit for a newcomer's attempt at one of several hosts: another one may answer.
 	ShortAttempt = 4 * time.Second
 )
 
-// AttemptLimit bounds an attempt for an entry of that TTL: it must leave time for others.
+// AttemptLimit is the limit of an attempt for an entry with that TTL. It leaves time for more attempts.
 func AttemptLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/3, shortestAttempt), LongestAttempt)
 }
 
-// RetryPause is the longest first pause between two attempts. Later ones grow up to longestPause,
-// to spare a busy server.
+// RetryPause is the longest first pause between two attempts. Later pauses grow up to longestPause, to
+// spare a busy server.
 const (
 	RetryPause    = 200 * time.Millisecond
 	shortestPause = 10 * time.Millisecond
 	longestPause  = 4 * time.Second
 )
 
-// backoff gives the pauses between attempts. They are random in their full length: hundreds of
+// backoff gives the pauses between attempts. A pause is random in its full length: so hundreds of
 // clients that were refused at the same moment come back one by one (Brooker, Exponential Backoff
 // And Jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 type backoff struct{ limit time.Duration }
 
-// next gives a pause. A later one may be longer.
+// next returns the next pause. Later pauses may be longer.
 func (b *backoff) next() time.Duration {
 	limit := max(b.limit, RetryPause)
 	b.limit = min(2*limit, longestPause)
@@ -130,7 +130,7 @@ func Retry(ctx context.Context, store string, attempt func() error) error {
 	return retry(ctx, store, IsFinal, nil, attempt)
 }
 
-// retry is Retry for a question about which isFinal and a limit decide; limit may be nil.
+// retry is Retry with a condition that ends it, and with the patience of a request, which may be nil.
 func retry(ctx context.Context, store string, isFinal func(error) bool, limit *patience, attempt func() error) error {
 	var last error
 	var pauses backoff
@@ -142,7 +142,7 @@ func retry(ctx context.Context, store string, isFinal func(error) bool, limit *p
 		if IsPassing(err) {
 			limit.refused()
 		}
-		if last == nil || ctx.Err() == nil && !isTimeout(err) { // a timeout says less
+		if last == nil || ctx.Err() == nil && !isTimeout(err) { // any other error says more than a timeout
 			last = err
 		}
 		Pause(ctx, pauses.next())
@@ -157,14 +157,14 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// outageOf is the error of a store that was asked for long enough.
+// outageOf returns the error of a store that is not asked any longer.
 func outageOf(store string, err error) *locks.OutageError {
 	_, refused := kindOf(err)
 	return &locks.OutageError{Store: store, Err: err, Answered: refused}
 }
 
-// request makes attempts at a step until one is answered. The answer is Doubtful, too, if
-// an attempt that was not refused failed: it may have done the step.
+// request makes attempts at a step until one is answered. The answer is Doubtful if an attempt failed
+// without a final refusal: it may have done the step.
 func request(ctx context.Context, store string, e Entry, s queue.Step, limit *patience) (a Answer, sent locks.Instant, err error) {
 	doubtful, isFinal := false, IsFinal
 	if s.HasEntry() {
@@ -179,8 +179,7 @@ func request(ctx context.Context, store string, e Entry, s queue.Step, limit *pa
 	return a, sent, err
 }
 
-// Await runs f, which may take longer than ctx lasts, and waits for its result until ctx
-// ends.
+// Await runs f and waits for its result until ctx ends. f may run on afterwards.
 func Await[T any](ctx context.Context, f func() (T, error)) (none T, err error) {
 	type result struct {
 		value T

@@ -17,11 +17,11 @@ type Ticket struct {
 	request    locks.Request
 	replaced   []locks.Entry
 	lease      *Lease    // nil before the grant
-	postponed  bool      // not in the queue: it is asked again after the quarantine
-	end        time.Time // until when it may be postponed
+	postponed  bool      // the request does not queue, and is repeated after the quarantine
+	end        time.Time // until when the request may be postponed
 	place      int
 	nap        queue.Nap
-	quarantine *locks.QuarantineError // what the last answer said of a quarantine
+	quarantine *locks.QuarantineError // nil if the last answer tells of no quarantine
 }
 
 // Join implements locks.Store. It tries again until ctx ends.
@@ -43,8 +43,8 @@ func (s *Engine) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 	e := s.newEntry(r)
 	a, sent, err := request(bounded, s.url, e, queue.Join, limit)
 	switch {
-	case a.Doubtful && err != nil:
-		giveUp(&r, s.url, e) // an attempt may have made the entry
+	case a.Doubtful && err != nil: // an attempt may have made the entry
+		giveUp(&r, s.url, e)
 		return nil, Located(s.url, err)
 	case err != nil:
 		e.Close()
@@ -63,10 +63,10 @@ func (t *Ticket) Queued() bool { return t.lease == nil }
 // Replaced implements locks.Ticket.
 func (t *Ticket) Replaced() []locks.Entry { return t.replaced }
 
-// Evicted implements locks.Ticket: Wait tells.
+// Evicted implements locks.Ticket. It is always nil, because Wait returns the error.
 func (t *Ticket) Evicted() error { return nil }
 
-// quarantineLimit is how long a request that does not queue waits for the end of a
+// quarantineLimit is the longest time that a request that does not queue waits for the end of a
 // quarantine.
 const quarantineLimit = 5 * time.Second
 
@@ -106,18 +106,18 @@ func (t *Ticket) unavailable(q *locks.QuarantineError) error {
 // Wait implements locks.Ticket. Each Ask also keeps the place alive; a waiter that was
 // taken for dead gets its old place back.
 func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
-	var outage error // of the last Ask
+	var outage error // the error of the last Ask
 	nap := t.nap
 	var pauses backoff
-	near := func() { t.request.TellPlace(min(t.place, 2)) }
+	isNext := func() { t.request.TellPlace(min(t.place, 2)) }
 	for t.lease == nil {
 		var a Answer
 		var sent locks.Instant
 		var err error
-		if t.postponed { // there is nothing to be woken for
+		if t.postponed { // nobody wakes a request that is not in the queue
 			Pause(ctx, nap.For)
 		} else {
-			a, sent, err = t.entry.Sleep(ctx, nap, near)
+			a, sent, err = t.entry.Sleep(ctx, nap, isNext)
 		}
 		switch {
 		case err != nil:
@@ -136,7 +136,7 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 				return nil, err
 			}
 			outage, nap, pauses = nil, t.nap, backoff{}
-		case ctx.Err() != nil: // the next round ends
+		case ctx.Err() != nil: // the next round of the loop returns
 		case !IsTemporary(err):
 			giveUp(&t.request, t.store, t.entry)
 			return nil, Located(t.store, err)
@@ -153,7 +153,7 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	return t.lease, nil
 }
 
-// why is the error of a waiting that ctx has ended.
+// why returns the error of a Wait that ctx has ended.
 func (t *Ticket) why(ctx context.Context, outage error) error {
 	if outage != nil {
 		return outageOf(t.store, outage)
@@ -164,7 +164,7 @@ func (t *Ticket) why(ctx context.Context, outage error) error {
 	return ctx.Err()
 }
 
-// refused makes an error of an answer that ends a request.
+// refused returns the error of an answer that ends a request.
 func (t *Ticket) refused(a Answer) error {
 	if a.Verdict == queue.Evicted {
 		giveUp(&t.request, t.store, t.entry) // an answer that was lost may have granted it
@@ -182,24 +182,24 @@ func (t *Ticket) refused(a Answer) error {
 	return busy
 }
 
-// Limits of giving up.
+// The limits of giving up.
 const (
-	leaveLimit = 2 * time.Second        // then the entry is left to its TTL
-	leaveWait  = 100 * time.Millisecond // for so long the caller waits
+	leaveLimit = 2 * time.Second        // after this time the entry is left to its TTL
+	leaveWait  = 100 * time.Millisecond // how long the caller waits; the rest happens in the background
 )
 
-// giveUp has the entry of a request leave. It waits a moment for the store to know, as the process
-// may be about to end; the rest is done in the background. A process that is about to be stopped
-// (locks.Request.StopsSoon) has no background.
+// giveUp makes the entry of a request leave the queue. It waits a moment for the store, because the
+// process may be about to end; the rest happens in the background. Before a stop of this process
+// (locks.Request.StopsSoon) it waits for all of it.
 func giveUp(r *locks.Request, store string, e Entry) {
 	wait := leaveWait
 	if r.MustLeaveFirst() {
 		wait = leaveLimit
 	}
-	waiting, left := context.WithTimeout(context.Background(), wait)
+	waiting, hasLeft := context.WithTimeout(context.Background(), wait)
 	go func() {
-		defer left()
-		defer locks.Recover(new(error)) // nobody waits for more of it
+		defer hasLeft()
+		defer locks.Recover(new(error)) // nobody waits for the error
 		defer e.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 		defer cancel()
@@ -208,13 +208,13 @@ func giveUp(r *locks.Request, store string, e Entry) {
 	<-waiting.Done()
 }
 
-// Located says which store an error is of, if it does not say so itself.
+// Located adds the store's URL to an error that does not name the store.
 func Located(store string, err error) error {
 	var fault *locks.PathError
 	switch {
 	case !IsFinal(err):
 		return err
-	case len(locks.AsInvalid(err)) > 0: // which does not pass by itself
+	case len(locks.AsInvalid(err)) > 0: // it is final, because it does not pass by itself
 	case IsTemporary(err):
 		return &locks.OutageError{Store: store, Err: err, Answered: true}
 	case errors.As(err, &fault):

@@ -240,7 +240,7 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 		fd, err = unix.Open(path, flags, 0)
 	}
 	if err != nil && isDefault {
-		if err := r.checkPlace(path); err != nil {
+		if err := r.explainOpenError(path); err != nil {
 			return nil, err
 		}
 	}
@@ -267,8 +267,8 @@ func hintReadOnly(err error, directory string) string {
 	return "in a systemd unit: ReadWritePaths=" + directory
 }
 
-// checkPlace explains, if it can, why a default directory cannot be opened.
-func (r roots) checkPlace(path string) error {
+// explainOpenError returns, if it can, the reason why a default directory cannot be opened.
+func (r roots) explainOpenError(path string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
 	switch {

@@ -184,7 +184,8 @@ func (d *directory) files() ([]os.DirEntry, error) {
 	return files, nil
 }
 
-// withTable calls f. The table is empty if the file's table belongs to another name, or if it
+// withTable locks the gate of a lock file and calls f with its table. It does nothing if the file is
+// missing or is not a lock file. f gets an empty table if the table belongs to another name, or if it
 // cannot be read and no entry uses it.
 func (d *directory) withTable(
 	ctx context.Context, base string, access int, limit time.Duration, f func(*lockFile, *table) error,
@@ -199,8 +200,11 @@ func (d *directory) withTable(
 		kind = unix.F_RDLCK
 	}
 	err = file.gate(ctx, kind, limit)
-	if err == locks.ErrWouldBlock { // the time was spent on others
-		err = &locks.PathError{Path: file.path, Err: errors.New("is being changed by others, and so were the files before it")}
+	if err == locks.ErrWouldBlock {
+		err = &locks.PathError{
+			Path: file.path,
+			Err:  errors.New("is being changed by another process, and the time limit was used up on other lock files"),
+		}
 	}
 	if err != nil {
 		return err
@@ -208,13 +212,13 @@ func (d *directory) withTable(
 	defer file.openGate()
 	tab, err := file.read()
 	// A process that may write the directory can make files of any name with any content.
-	foreign := err == nil && (locks.CheckName(tab.name) != nil || fileName(tab.name) != base)
+	isForeign := err == nil && (locks.CheckName(tab.name) != nil || fileName(tab.name) != base)
 	switch {
 	case (err == errCorrupt || err == nil && tab.name == "") && file.isUsed():
 		return &locks.PathError{Path: file.path, Err: errDamaged}
 	case err == errCorrupt && !file.hasMagic():
 		return nil // the file is not a lock file
-	case err == errCorrupt || foreign:
+	case err == errCorrupt || isForeign:
 		tab = &table{}
 	case err != nil:
 		return err

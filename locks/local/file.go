@@ -225,7 +225,7 @@ func (f *lockFile) read() (*table, error) {
 			}
 			for _, slot := range r.slots {
 				if !taken.add(slot) {
-					return nil, errCorrupt // a process that takes slots first frees the records of dead entries
+					return nil, errCorrupt // two records never name the same slot: a process frees the records of dead holders before it takes their slots
 				}
 			}
 		}

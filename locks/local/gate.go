@@ -22,9 +22,9 @@ const (
 	notAtAll  = time.Duration(-1)
 )
 
-// gate locks the table; with F_RDLCK only to read it. A process is inside for microseconds. If a
-// process is stopped inside, the error names it. With a limit of notAtAll, gate returns
-// ErrWouldBlock if a process is inside.
+// gate locks the table; with F_RDLCK only to read it. A process is inside for microseconds. With a
+// limit, gate fails if a process is stopped inside, and names it if it can be found. With a limit of
+// notAtAll, gate returns ErrWouldBlock if a process is inside.
 func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) error {
 	err := setLock(f.fd, kind, gateByte)
 	switch {

@@ -52,8 +52,8 @@ func (f *lockFile) lockLater(kind int16, at int64, got func(error)) {
 
 // isLocked reports whether another description has a write lock in the range. It tests with a read
 // lock on purpose: waiters take read locks for a moment when they wake, and these must not make a
-// dead holder look alive. If the test fails, which has no reason after the kernel has locked the
-// gate, no entry counts as dead.
+// dead holder look alive. The test should not fail, because the kernel has just locked the gate. If it
+// does, the range counts as locked, so that no live entry is taken for dead.
 func (f *lockFile) isLocked(start, length int64) bool {
 	lk := unix.Flock_t{Type: unix.F_RDLCK, Start: start, Len: length}
 	err := fcntlLock(f.fd, unix.F_OFD_GETLK, &lk)

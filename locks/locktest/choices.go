@@ -8,8 +8,8 @@ type Choices struct {
 	at          int
 }
 
-// Pick is the next choice on this path: a number below n. Where there is only
-// one, it is none.
+// Pick returns the next choice on this path, a number below n. With an n of 1 there is nothing to choose,
+// so it adds no step to the path.
 func (c *Choices) Pick(n int) int {
 	if n < 2 {
 		return 0

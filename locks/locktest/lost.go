@@ -23,7 +23,8 @@ func LostAnswers(t *testing.T, s, watch locks.Store, lose func(step string, time
 	w := Enqueue(t, s, "n", Limit(2))
 	ExpectEntries(t, watch, "n", Counts{Holding: 2, Waiting: 1})
 	lose("renew", 1)
-	if err := TryRenew(holder); errors.Is(err, locks.ErrLost) { // on a connection of before it may ask again by itself
+	// Over a connection that was open before, the client may repeat the request by itself and succeed.
+	if err := TryRenew(holder); errors.Is(err, locks.ErrLost) {
 		t.Errorf("Renew without an answer = %v", err)
 	}
 	Renew(t, holder)

@@ -34,12 +34,12 @@ const (
 // input is what is done, to which entry.
 type input struct {
 	kind  kind
-	lock  int // which name
-	id    int // which entry; they are numbered as they come
+	lock  int // the number of the name
+	id    int // the number of the entry, in the order of arrival
 	claim locks.Claim
 
-	// These fields belong to a grant. The store may have counted the slots in changing as taken, because
-	// they were released or taken while it made the grant. rank is the number of grants with a lower
+	// These fields belong to a grant. changing has the slots that were released or taken while the store
+	// made the grant: the store may have counted them as taken. rank is the number of grants with a lower
 	// fence, or -1 if the fence does not tell the order of grants.
 	changing []int
 	rank     int

@@ -50,8 +50,8 @@ func testPlainKilledHolder(t *testing.T, w *world) {
 	}
 }
 
-// A nested run is told that it would wait for itself, also if the lock's
-// descriptor was not handed on; what is merely called by the same ID waits.
+// A nested run is told that it would wait for itself, also if it has not inherited the lock's descriptor.
+// If the enclosing run does not hold any more, the nested run is refused like any other.
 func testPlainNested(t *testing.T, w *world) {
 	s := w.open()
 	outer := AcquirePlain(t, s, 1)

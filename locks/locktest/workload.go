@@ -16,12 +16,12 @@ import (
 
 type mix struct {
 	workers, steps, locks int
-	pause                 time.Duration // between two steps, at most
+	pause                 time.Duration // the longest pause between two steps
 	units                 []int         // the maxima that are asked for
 	weights, priorities   bool
 	holds                 bool
-	patience              int      // one request of this number does not wait
-	words                 []string // what a worker does, each as often as it is likely
+	patience              int      // one in this number of requests does not wait
+	words                 []string // the steps of a worker; a likely one is repeated in the list
 }
 
 type workload struct {
@@ -34,8 +34,8 @@ type workload struct {
 	mix      mix
 	names    []string
 	urls     []string
-	stores   []locks.Store // by worker and name
-	watch    []locks.Store // by name
+	stores   []locks.Store // a store for each worker and name
+	watch    []locks.Store // a store for each name, to list it
 	began    time.Time
 
 	mu      sync.Mutex // guards what follows
@@ -50,12 +50,12 @@ type member struct {
 	id, lock, worker int
 	request          locks.Request
 	store            locks.Store
-	joined           int64 // when it began to
+	joined           int64 // when it began to join
 	cancel           context.CancelFunc
 
 	// Guarded by the workload's mutex.
 	waiting  bool
-	left     int64 // when it was told to leave; 0 if it was not
+	left     int64 // when it was told to leave, or 0 if it was not
 	lease    locks.Lease
 	released bool
 	stays    bool // its hold lasts longer than the history
@@ -87,11 +87,13 @@ func newWorkload(t *testing.T, w *world, seed uint64, round int) *workload {
 	default:
 		m.units, m.weights = []int{0, 1, 2, 3, 4}, true
 	}
-	alone := round%3 > 0 // one thing after the other, each followed by a look
-	if alone {
+	// In two of three rounds one worker does one step at a time, and lists the lock after each.
+	oneByOne := round%3 > 0
+	if oneByOne {
 		m.workers, m.steps, m.locks = 1, 25, 1
 	}
-	m.priorities, m.holds = rng.IntN(2) == 0, !c.plain && (alone || rng.IntN(4) == 0)
+	m.priorities = rng.IntN(2) == 0
+	m.holds = !c.plain && (oneByOne || rng.IntN(4) == 0)
 	if !c.plain {
 		m.words = append(m.words, []string{"renew", "evict"}[:1+pick(0, 1)]...)
 	} else {
@@ -99,7 +101,7 @@ func newWorkload(t *testing.T, w *world, seed uint64, round int) *workload {
 		switch {
 		case lacks.NoMax != "":
 			m.units = []int{0, 1}
-		case lacks.NoShared != "": // everybody names the same
+		case lacks.NoShared != "": // all requests must name the same max
 			m.units = []int{pick(1, 1, 2, 3)}
 		}
 	}
@@ -112,11 +114,11 @@ func newWorkload(t *testing.T, w *world, seed uint64, round int) *workload {
 	return c
 }
 
-// openAll opens the stores of all workers, and for each lock one to look at it.
+// openAll opens the stores of all workers, and for each lock a store to list it.
 func (c *workload) openAll(round int) {
 	for i := range c.mix.locks {
 		url := c.w.url
-		if c.plain && round+i > 0 { // its URL is the lock
+		if c.plain && round+i > 0 { // the URL of a plain store names the lock
 			url = c.w.engine.Fresh(c.t)
 		}
 		c.urls = append(c.urls, url)

@@ -23,8 +23,8 @@ type Owner struct {
 // maxCommand is the number of bytes of a note, the next name and a command together that are kept.
 const maxCommand = 1024
 
-// This returns the owner of a request of this process.
-func This(r locks.Request) Owner {
+// Of describes this process as the owner of a request.
+func Of(r locks.Request) Owner {
 	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Keeper.HasCommand(), Note: r.Note, Next: r.Next}
 	o.Host, _ = os.Hostname()
 	room := max(maxCommand-len(r.Note)-len(r.Next), 0) // thousands of entries must fit into one answer of a store

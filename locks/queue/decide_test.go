@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// What is asked, and what is decided: slots for who holds, the place for who waits, the
-// numbers of holders and waiters for who is refused. What the suite of all stores shows
-// (locks/locktest) is not here.
+// A row is a list of steps, each with its decision: the slots of a holder, the place of a waiter, and
+// for a refusal the numbers of holders and waiters. The suite of all stores (locks/locktest) shows
+// the rest.
 func TestDecide(t *testing.T) {
 	for what, text := range map[string]string{
 		"nobody overtakes a heavier waiter": `
@@ -17,7 +17,7 @@ func TestDecide(t *testing.T) {
 			a join: granted 0; b join: waiting 1; c join priority=1: waiting 1; d join priority=1: waiting 2
 			e join priority=-1: waiting 4; a release: released, offers c 0; c release: released, offers d 0
 			d release: released, offers b 0; b release: released, offers e 0`,
-		"no more wait than may": `
+		"the queue is as long as --max-queue allows": `
 			a join queue=0: granted 0; b join queue=0: busy full 1+0; b join queue=0: busy full 1+0; c join queue=1: waiting 1
 			d join queue=1: busy full 1+1; e join queue=2: waiting 2; a release: released, offers c 0; f join queue=1: busy full 1+1
 			c absent:; g join queue=2: busy full 0+2, offers e 0`,
@@ -28,60 +28,60 @@ func TestDecide(t *testing.T) {
 			d join replace=waiting priority=1: waiting 1; e join replace=waiting queue=1: busy full 1+3
 			g join replace=waiting queue=2 priority=-1: waiting 2, replaces d, replaces c, ends d, ends c; c join: evicted
 			d late: evicted; a renew: held 0`,
-		"who waits already replaces nobody": `
+		"an entry that waits already replaces nobody": `
 			a join: granted 0; b join replace=waiting: waiting 1; c join replace=waiting priority=1: waiting 1; b join: waiting 2`,
-		"who can be replaced is, also if another one is in the way": `
+		"a holder is replaced although another one is in the way too": `
 			a join max=3: granted 0; b join max=3 replace=running: granted 1; c join max=3 weight=3 replace=running: waiting 1, replaces b`,
 		"nobody is replaced twice": `
 			a join replace=running: granted 0; b join replace=running: waiting 1, replaces a
 			c join replace=running: waiting 1, replaces b, ends b; a release: released, offers c 0`,
-		"what only a hold keeps is replaced at once": `
+		"a slot that only a hold keeps is replaced at once": `
 			a join hold replace=running: granted 0; a release: released; b join replace=running: granted 0, replaces a; a late: evicted`,
-		"an offer is replaced as what is held": `
+		"an offer is replaced as a held slot is": `
 			a join: granted 0; b join replace=running: waiting 1; a release: released, offers b 0
 			c join replace=running: waiting 1, replaces b, ends b; b join: evicted, offers c 0
 			d join replace=running: waiting 1, replaces c, ends c; c absent:; look: offers d 0; c join: evicted`,
-		"an offer that is taken back is a place again, which can be replaced": `
+		"a revoked offer is a place again, which can be replaced": `
 			a join: granted 0; b join replace=waiting: waiting 1; a release: released, offers b 0; quarantine
 			c join replace=waiting queue=1: waiting 1, replaces b, ends b; d join queue=1: busy full 0+1`,
 		"a newcomer lets those before it in, and then itself": `
 			a join shared: granted 0; b join replace=waiting: waiting 1; c join shared: waiting 2
 			d join shared replace=waiting: waiting 2, replaces b, ends b, offers c 1, offers d 2`,
-		"of two with the same ticket, after a loss of data, the order is fixed": `
+		"after a loss of data, two waiters with the same ticket have a fixed order": `
 			a join: granted 0; b join: waiting 1; crash; c join: waiting 1; d join: waiting 2; e join: waiting 3
 			b join: waiting 3; e join: waiting 4`,
-		"no hold of a command that never ran": `
+		"a command that never ran leaves no hold": `
 			a join hold lost: granted 0; b join hold lost: waiting 1; a leave: released, offers b 0; b leave: released
 			c join hold lost: granted 0; c expires:; c leave: released nothing; d join: granted 0`,
 		"an evicted holder keeps its slot, and its hold is void": `
 			a join hold: granted 0; b join: waiting 1; a evict: marked; a evict: marked; a renew: evicted; a late: evicted
 			a release: released, offers b 0; a evict: lost; c join hold: waiting 1; b release: released, offers c 0; c join: granted 0
 			d join: waiting 1; c evict: marked; c expires:; look: offers d 0`,
-		"an evicted waiter is gone, and so is an offer": `
+		"an evicted waiter is gone, with or without an offer": `
 			a join: granted 0; b join: waiting 1; c join: waiting 2; d join: waiting 3; b evict: marked, ends b; b evict: lost
 			b join: evicted; a release: released, offers c 0; c evict: marked, ends c; c join: evicted, offers d 0
 			c leave: released nothing; d accept:; d renew: held 0`,
-		"what comes late, or again, brings nobody back": `
+		"a late or repeated step brings nobody back": `
 			a join lost: granted 0; a late: granted 0; b join lost: waiting 1; b late: waiting 1; c join: waiting 2; b leave: released
 			b late: gone; a release: released, offers c 0; a late: gone; a renew: lost; a release: released nothing; c release: released
 			c late: gone; d leave: released nothing; d late: gone; e leave nowait: released nothing; e late: busy 0+0; f join: granted 0`,
-		"an offer that is not taken goes to the next, the place stays": `
+		"an offer that is not accepted goes to the next waiter, and the place stays": `
 			a join: granted 0; b join: waiting 1; c join: waiting 2; a release: released, offers b 0; look:; b absent:; look: offers c 0
 			b join: waiting 1; c release: released, offers b 0; b absent:; b join: granted 0`,
-		"the others go on without an absent waiter, and not without one that is hard to reach": `
+		"the queue passes over an absent waiter, and waits for one that is not reachable": `
 			a join: granted 0; b join: waiting 1; c join deaf: waiting 2; d join: waiting 3; b absent:; a release: released, due c
 			d join: waiting 3, due c; c join: granted 0; b late: waiting 1; c release: released, offers b 0
 			b join: granted 0; d leave: released; c join: gone; e join: waiting 1; e absent:; b release: released
 			f join nowait: granted 0`,
-		"who comes again is granted what is free, also behind those who are offered it": `
+		"a waiter that asks again is granted a free slot, also behind waiters with an offer": `
 			a join max=2 hold: granted 0; b join max=2 hold: granted 1; c join max=2: waiting 1; d join max=2 deaf: waiting 2; a expires:
 			b expires:; a holdends:; b holdends:; d join: granted 1, offers c 0`,
-		"only the front is seen": `
+		"a view shows only the front of the queue": `
 			front 1; a join: granted 0; b join shared: waiting 1; c join shared: waiting 2; d join shared: waiting 3
 			e join shared priority=1: waiting 1; c join: waiting 3; f join priority=-1: waiting 5; c leave: released
 			a release: released, offers e 0, offers b 1, offers d 2; g join: waiting 1; e release: released; b release: released
 			d release: released, offers g 0; g release: released, offers f 0`,
-		"one that is alone in the front is granted": `
+		"the only waiter of a view is granted": `
 			front 1; a join: granted 0; b join deaf: waiting 1; c join: waiting 2; a release: released, due b; b join: granted 0`,
 		"after a loss of data holders come back, in a quarantine": `
 			a join max=2: granted 0; b join max=2: granted 1; c join max=2: waiting 1; crash; d join max=2 nowait: busy 0+0 fits
@@ -89,12 +89,12 @@ func TestDecide(t *testing.T) {
 			a release: released, offers e 0`,
 		"nobody comes back in its own epoch": `
 			a join: granted 0; a expires:; a renew: lost`,
-		"who comes back finds its slots, and room": `
+		"a holder comes back only if its slots are free and it fits": `
 			a join max=3: granted 0; b join max=2: granted 1; c join max=3: waiting 1; crash; over; x join max=2: granted 0
 			a renew: lost; c join: granted 1; b renew: lost; b late: waiting 1`,
-		"who comes back does not share what somebody has for itself": `
+		"a holder does not come back beside an exclusive one": `
 			a join max=2: granted 0; b join max=2: granted 1; crash; over; x join: granted 0; b renew: lost`,
-		"a grant that is lost comes back too, and an offer of before is void": `
+		"a forgotten grant comes back, and an offer of the time before is void": `
 			a join: granted 0; b join: waiting 1; c join: waiting 2; save; a release: released, offers b 0; b accept:; crash
 			a release: released; b renew: held 0; over; b release: released, offers c 0; save; crash; c join: waiting 1; over
 			look: offers c 0`,

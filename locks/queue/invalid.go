@@ -6,7 +6,8 @@ import (
 	"golock/locks"
 )
 
-// Stored is what locks checks of an entry, which has that lease and hold.
+// Stored returns what locks.Stored.Check needs of an entry. Its lease and its hold are not in the
+// Entry.
 func (e *Entry) Stored(ttl, hold time.Duration) *locks.Stored {
 	return &locks.Stored{
 		Claim: e.Claim, Replace: e.Replace, Slots: e.Slots, Fence: e.Fence, TTL: ttl, Hold: hold,
@@ -14,15 +15,15 @@ func (e *Entry) Stored(ttl, hold time.Duration) *locks.Stored {
 	}
 }
 
-// needsAll reports whether the answer depends on invalid entries. Who holds keeps what it has, and
-// what is given up or evicted goes.
+// needsAll reports whether the answer depends on invalid entries. It does not for a renewal of a
+// holder, which keeps what it has, nor for an entry that leaves or is evicted.
 func (d *decision) needsAll() bool {
 	hasSlots := d.Own != nil && !d.Own.Invalid && (d.Own.State == Holding || d.Own.State == Offered)
 	return len(d.Invalid) > 0 && (d.q.Step == Join || d.q.Step.Renews() && !hasSlots)
 }
 
-// repaired is what an eviction makes of an invalid entry that may hold: an exclusive holder, so that
-// nobody gets a slot until its owner has stopped or its time is over.
+// repaired returns what an eviction puts in the place of an invalid entry that may hold. It is an
+// exclusive holder, so that nobody gets a slot until its owner has stopped or its time is over.
 func (e Entry) repaired(by string) Entry {
 	return Entry{
 		ID: e.ID, State: Holding, Evicted: by, Claim: locks.Claim{Weight: 1, Max: 1}, Slots: []int{0}, Reachable: e.Reachable,

@@ -15,21 +15,21 @@ import (
 
 // line is a queue in memory, on which decisions are written as an engine does it.
 type line struct {
-	entries map[string]queue.Entry
-	counter int64
-	epoch   int
-	quiet   bool // a quarantine
-	front   int  // how many waiters a view shows; 0: all
-	look    func(queue.View, queue.Question) queue.Decision
+	entries     map[string]queue.Entry
+	counter     int64
+	epoch       int
+	quarantined bool
+	front       int // the number of waiters that a view shows, or 0 if it shows all
+	decide      func(queue.View, queue.Question) queue.Decision
 }
 
-func newLine() *line { return &line{entries: map[string]queue.Entry{}, look: queue.Decide} }
+func newLine() *line { return &line{entries: map[string]queue.Entry{}, decide: queue.Decide} }
 
 func before(a, b queue.Entry) bool {
 	return cmp.Or(cmp.Compare(b.Claim.Priority, a.Claim.Priority), cmp.Compare(a.Claim.Ticket, b.Claim.Ticket), strings.Compare(a.ID, b.ID)) < 0
 }
 
-func there(e queue.Entry) bool { return !e.Absent }
+func isPresent(e queue.Entry) bool { return !e.Absent }
 
 // in gives the entries in some states, in the order of waiters.
 func (l *line) in(states string) (all []queue.Entry) {
@@ -49,21 +49,26 @@ func (l *line) in(states string) (all []queue.Entry) {
 
 func (l *line) view(q queue.Question, front int) queue.View {
 	waiters := l.in("W")
-	v := queue.View{Counter: l.counter, Epoch: strconv.Itoa(l.epoch), Quarantined: l.quiet, Holders: l.in("OHE"), Waiters: waiters, Total: len(waiters)}
-	mine := q.Entry
-	if own, ok := l.entries[mine.ID]; ok {
-		v.Own = &own
-		mine.Claim.Ticket = cmp.Or(own.Claim.Ticket, mine.Claim.Ticket)
+	v := queue.View{
+		Counter: l.counter, Epoch: strconv.Itoa(l.epoch), Quarantined: l.quarantined,
+		Holders: l.in("OHE"), Waiters: waiters, Total: len(waiters),
 	}
-	mine.Claim.Ticket = cmp.Or(mine.Claim.Ticket, l.counter+1)
-	for front < len(waiters) && !slices.ContainsFunc(waiters[:front], there) {
+	caller := q.Entry
+	if known, ok := l.entries[caller.ID]; ok {
+		v.Own = &known
+		caller.Claim.Ticket = cmp.Or(known.Claim.Ticket, caller.Claim.Ticket)
+	}
+	caller.Claim.Ticket = cmp.Or(caller.Claim.Ticket, l.counter+1)
+	for front < len(waiters) && !slices.ContainsFunc(waiters[:front], isPresent) {
 		front++
 	}
-	if v.More = l.front > 0 && front < len(waiters); v.More {
+	v.More = l.front > 0 && front < len(waiters)
+	if v.More {
 		v.Waiters = waiters[:front]
 	}
+	isShown := slices.ContainsFunc(v.Waiters, func(e queue.Entry) bool { return e.ID == caller.ID })
 	for _, w := range waiters {
-		if v.More && !slices.ContainsFunc(v.Waiters, func(e queue.Entry) bool { return e.ID == mine.ID }) && before(w, mine) {
+		if v.More && !isShown && before(w, caller) {
 			v.Ahead++
 		}
 		if w.Replace != locks.ReplaceNone {
@@ -73,19 +78,24 @@ func (l *line) view(q queue.Question, front int) queue.View {
 	return v
 }
 
-// ask writes what is decided, until nothing is left to be given.
+// ask makes a step, and then looks at longer and longer views until nothing is left to be given.
 func (l *line) ask(q queue.Question) queue.Decision {
-	d := l.once(q, l.front)
-	for n, more := l.front, d.Again; more; {
-		n *= 2
-		next := l.once(queue.Question{Step: queue.Look}, n)
-		d.Told, d.Due, more = append(d.Told, next.Told...), next.Due, next.Again
+	d := l.apply(q, l.front)
+	shown := l.front
+	again := d.Again
+	for again {
+		shown *= 2
+		next := l.apply(queue.Question{Step: queue.Look}, shown)
+		d.Told = append(d.Told, next.Told...)
+		d.Due = next.Due
+		again = next.Again
 	}
 	return d
 }
 
-func (l *line) once(q queue.Question, front int) queue.Decision {
-	d := l.look(l.view(q, front), q)
+// apply decides with a view of the first waiters, and writes the decision.
+func (l *line) apply(q queue.Question, front int) queue.Decision {
+	d := l.decide(l.view(q, front), q)
 	l.counter = d.Counter
 	for _, e := range d.Put {
 		l.entries[e.ID] = e
@@ -93,7 +103,7 @@ func (l *line) once(q queue.Question, front int) queue.Decision {
 	return d
 }
 
-// script is a line with those who use it: it does what a text says.
+// script is a line with its clients. It does what a text says.
 type script struct {
 	line
 	saved   *line
@@ -102,10 +112,10 @@ type script struct {
 
 // client is what the owner of an entry knows.
 type client struct {
-	first, now queue.Question
+	first, now queue.Question // what it asked first, and what it would ask now
 	waits      bool
 	holds      bool // its command runs
-	sure       bool // and the store knew it since it last lost its data
+	isKnown    bool // the store has answered it since it last lost its data
 }
 
 func newScript() *script { return &script{line: *newLine(), clients: map[string]*client{}} }
@@ -116,45 +126,47 @@ func (s *script) snapshot() *line {
 	return &l
 }
 
-// do makes one step, "a join max=2", or changes what is: "a absent", "crash".
+// do makes one step, as "a join max=2", or changes the queue without a step: "a absent", "crash".
 func (s *script) do(text string) string {
 	words := strings.Fields(text)
 	switch words[0] {
 	case "quarantine":
-		s.quiet = true
-	case "over": // the quarantine; leases that were not renewed too
-		s.quiet = false
+		s.quarantined = true
+	case "over": // the quarantine ends, and with it each lease that was not renewed
+		s.quarantined = false
 		for _, c := range s.clients {
-			c.holds = c.holds && c.sure
+			c.holds = c.holds && c.isKnown
 		}
 	case "front":
 		s.front, _ = strconv.Atoi(words[1])
 	case "save":
 		s.saved = s.snapshot()
-	case "crash": // what came after the last save is lost
+	case "crash": // the store loses what came after the last save
 		old := s.saved
 		if old == nil {
 			old = newLine()
 		}
 		s.entries, s.counter = maps.Clone(old.entries), old.counter
 		s.epoch++
-		s.quiet = true
+		s.quarantined = true
 		for _, c := range s.clients {
-			c.sure = false
+			c.isKnown = false
 		}
 	case "look":
 		return s.answer(s.ask(queue.Question{Step: queue.Look}))
 	default:
-		return s.turn(words[0], words[1], words[2:])
+		return s.doEntry(words[0], words[1], words[2:])
 	}
 	return ""
 }
 
-func (s *script) turn(id, verb string, words []string) string {
+// doEntry makes a step of an entry, or changes the entry without a step.
+func (s *script) doEntry(id, verb string, words []string) string {
 	c, e := s.clients[id], s.entries[id]
 	if c == nil {
 		c = &client{first: question(id, words)}
-		c.now, s.clients[id] = c.first, c
+		c.now = c.first
+		s.clients[id] = c
 	}
 	switch verb {
 	case "absent":
@@ -165,35 +177,37 @@ func (s *script) turn(id, verb string, words []string) string {
 		e.State = queue.Holding
 		c.learn(e, s.epoch)
 	case "holdends":
-		if e.HoldLeft = 0; e.State == queue.Ended {
+		e.HoldLeft = 0
+		if e.State == queue.Ended {
 			delete(s.entries, id)
 			return ""
 		}
 	case "expires":
-		if c.holds = false; e.State == queue.Holding && e.HoldLeft > 0 {
-			e.State = queue.Ended
-			break
+		c.holds = false
+		if e.State != queue.Holding || e.HoldLeft == 0 {
+			delete(s.entries, id)
+			return ""
 		}
-		delete(s.entries, id)
-		return ""
+		e.State = queue.Ended
 	default:
-		return s.step(c, queue.Step(verb), words)
+		return s.askFor(c, queue.Step(verb), words)
 	}
 	s.entries[id] = e
 	return ""
 }
 
-// step asks. "late" has an old join come once more, "lost" loses the answer.
-func (s *script) step(c *client, verb queue.Step, words []string) string {
+// askFor makes a step of a client. The verb "late" repeats the client's first join; the word "lost"
+// loses the answer.
+func (s *script) askFor(c *client, verb queue.Step, words []string) string {
 	q := c.now
-	late := verb == "late"
-	if late {
+	isLate := verb == "late"
+	if isLate {
 		q, verb = c.first, queue.Join
 	}
 	q.Step, q.By = verb, "somebody"
 	c.holds = c.holds && verb != queue.Release // its command has ended
 	d := s.ask(q)
-	if late || slices.Contains(words, "lost") {
+	if isLate || slices.Contains(words, "lost") {
 		return s.answer(d)
 	}
 	switch d.Verdict {
@@ -210,11 +224,13 @@ func (s *script) step(c *client, verb queue.Step, words []string) string {
 }
 
 func (c *client) learn(e queue.Entry, epoch int) {
-	c.waits, c.holds, c.sure = e.State == queue.Waiting, e.State != queue.Waiting, true
+	c.waits = e.State == queue.Waiting
+	c.holds = !c.waits
+	c.isKnown = true
 	c.now.Entry, c.now.Epoch = e, strconv.Itoa(epoch)
 }
 
-// question is what a client wants: "max=2 hold nowait".
+// question makes the question of a client from words such as "max=2 hold nowait".
 func question(id string, words []string) queue.Question {
 	q := queue.Question{Entry: queue.Entry{ID: id, Claim: locks.Claim{Weight: 1, Max: 1}, Reachable: true}}
 	for _, w := range words {
@@ -249,7 +265,7 @@ func question(id string, words []string) queue.Question {
 	return q
 }
 
-// answer tells a decision: "granted 0,1", and to whom else something is said.
+// answer writes a decision as a text: "granted 0,1", and which other entries it concerns.
 func (s *script) answer(d queue.Decision) string {
 	text := string(d.Verdict)
 	add := func(format string, args ...any) { text += fmt.Sprintf(format, args...) }
@@ -266,7 +282,7 @@ func (s *script) answer(d queue.Decision) string {
 			add(" in %s", d.Inside)
 		}
 		add(" %d+%d", len(d.Holders), d.Waiters)
-		if d.Fits && s.quiet {
+		if d.Fits && s.quarantined {
 			add(" fits")
 		}
 	case queue.Released:

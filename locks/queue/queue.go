@@ -41,11 +41,11 @@ func Decide(v View, q Question) Decision {
 	return d.out
 }
 
-// decision is one in the making. Its Holders and Waiters change with each step.
+// decision is a Decision that is being made. Its Holders and Waiters change on the way.
 type decision struct {
 	View
 	q      Question
-	direct bool // the entry in question needs no offer: the answer is its grant
+	direct bool // the entry that asks needs no offer: the answer is its grant
 	out    Decision
 }
 
@@ -67,8 +67,8 @@ func (d *decision) fits(e *Entry) bool {
 	return locks.Admits(claims, e.Claim)
 }
 
-// hold gives an entry its slots.
-func (d *decision) hold(e Entry, s State) Entry {
+// giveSlots gives an entry the lowest free slots and a fence.
+func (d *decision) giveSlots(e Entry, s State) Entry {
 	taken := map[int]bool{}
 	for _, h := range d.Holders {
 		for _, slot := range h.Slots {
@@ -83,18 +83,19 @@ func (d *decision) hold(e Entry, s State) Entry {
 	return e
 }
 
-// remove ends an entry.
+// remove leaves only the tombstone of an entry.
 func (d *decision) remove(id, by string) {
 	d.Holders, d.Waiters = without(d.Holders, id), without(d.Waiters, id)
 	d.put(Entry{ID: id, State: Tombstone, Evicted: by})
 }
 
-// withdraw takes offers back that nobody accepts. In a quarantine it takes back all: the
-// store may have forgotten who else has those slots.
+// withdraw revokes offers that were not accepted in time. In a quarantine it revokes all: the store
+// may have forgotten who else has those slots.
 func (d *decision) withdraw(holders []Entry) {
 	for _, e := range holders {
-		own := e.ID == d.q.Entry.ID
-		if e.State != Offered || !d.Quarantined && (own || !e.Absent) {
+		isCaller := e.ID == d.q.Entry.ID
+		isStanding := !d.Quarantined && (isCaller || !e.Absent)
+		if e.State != Offered || isStanding {
 			continue
 		}
 		if e.Evicted != "" {
@@ -104,41 +105,49 @@ func (d *decision) withdraw(holders []Entry) {
 			d.Holders = without(d.Holders, e.ID)
 			e.State, e.Slots, e.Fence = Waiting, nil, 0
 			d.enqueue(e)
-			d.Ahead, d.Total = d.Ahead+1, d.Total+1
+			d.Ahead++
+			d.Total++
 			if e.Replace != locks.ReplaceNone {
 				d.Replaceable = append(slices.Clip(d.Replaceable), e)
 			}
 		}
-		if own {
+		if isCaller {
 			d.Own = &e
 		}
 	}
 }
 
-// enqueue puts a waiter into its place, and returns how many are before it.
+// enqueue puts a waiter into its place, and returns the number of waiters before it.
 func (d *decision) enqueue(e Entry) int {
-	d.out.Counter = max(d.out.Counter, e.Claim.Ticket) // a store that lost its data may have lost it
+	// The counter may be lower than the ticket if the store has lost its data.
+	d.out.Counter = max(d.out.Counter, e.Claim.Ticket)
 	d.put(e)
-	at, _, known := d.ahead(&e)
-	if !known {
-		return max(at, d.Ahead)
+	index, isInView := d.indexOf(&e)
+	if !isInView {
+		return max(index, d.Ahead)
 	}
-	d.Waiters = slices.Insert(d.Waiters, at, e)
-	return at
+	d.Waiters = slices.Insert(d.Waiters, index, e)
+	return index
 }
 
-// ahead returns an entry's index among the waiters of the view. first means that it comes before
-// all that are not Absent. known means that no waiter outside the view is before it.
-func (d *decision) ahead(e *Entry) (at int, first, known bool) {
-	first = true
-	for ; at < len(d.Waiters) && d.Waiters[at].before(e); at++ {
-		first = first && d.Waiters[at].Absent
+// indexOf returns the index that an entry has, or would have, among the waiters of the view.
+// isInView reports that no waiter outside the view is before the entry.
+func (d *decision) indexOf(e *Entry) (index int, isInView bool) {
+	for index < len(d.Waiters) && d.Waiters[index].before(e) {
+		index++
 	}
-	known = at < len(d.Waiters) || !d.More || e.ID == d.q.Entry.ID && d.Ahead <= at
-	return at, first && known, known
+	isInView = index < len(d.Waiters) || !d.More || e.ID == d.q.Entry.ID && d.Ahead <= index
+	return index, isInView
 }
 
-// before is the order of waiters. Two have the same ticket if a store has lost its data.
+// isFirst reports whether an entry comes before all waiters that are not Absent.
+func (d *decision) isFirst(e *Entry) bool {
+	index, isInView := d.indexOf(e)
+	return isInView && !slices.ContainsFunc(d.Waiters[:index], func(w Entry) bool { return !w.Absent })
+}
+
+// before reports whether a waiter comes before another one. Two have the same ticket if a store has
+// lost its data: then their IDs decide.
 func (e *Entry) before(o *Entry) bool {
 	return cmp.Or(e.Claim.Compare(o.Claim), cmp.Compare(e.ID, o.ID)) < 0
 }
@@ -155,13 +164,14 @@ func (d *decision) offer() {
 			d.tellOfHold(w.ID)
 			return
 		case d.direct && w.ID == d.q.Entry.ID:
-			d.out.Verdict, d.out.Entry = Granted, d.hold(w, Holding)
+			d.out.Verdict = Granted
+			d.out.Entry = d.giveSlots(w, Holding)
 			d.out.Place, d.out.Fits = 0, false
 		case !w.Reachable:
 			d.out.Due = w.ID
 			return
 		default:
-			d.hold(w, Offered)
+			d.giveSlots(w, Offered)
 			d.out.Told = append(d.out.Told, w.ID)
 		}
 	}
@@ -171,135 +181,159 @@ func (d *decision) offer() {
 // tellOfHold wakes a waiter that has become the first while a hold keeps the slots: only
 // the first one looks when the hold is over.
 func (d *decision) tellOfHold(first string) {
-	moved := d.q.Step != Join && !d.q.Step.Renews() || len(d.out.Replaced) > 0 && first != d.q.Entry.ID
-	ended := func(e Entry) bool { return e.State == Ended }
-	if moved && (slices.ContainsFunc(d.Holders, ended) || slices.ContainsFunc(d.out.Put, ended)) {
+	mayHaveMoved := d.q.Step != Join && !d.q.Step.Renews() || len(d.out.Replaced) > 0 && first != d.q.Entry.ID
+	hasEnded := func(e Entry) bool { return e.State == Ended }
+	if mayHaveMoved && (slices.ContainsFunc(d.Holders, hasEnded) || slices.ContainsFunc(d.out.Put, hasEnded)) {
 		d.out.Told = append(d.out.Told, first)
 	}
 }
 
 func (d *decision) join() {
-	own, q := d.Own, &d.q
-	over := own != nil && (own.State == Tombstone || own.State == Ended)
+	known := d.Own
 	switch {
-	case own == nil || own.State == Waiting:
-	case own.Evicted != "":
-		d.out.Verdict, d.out.By = Evicted, own.Evicted
-		if own.State == Offered { // a holder may know already, and run
-			d.remove(own.ID, own.Evicted)
+	case known == nil || known.State == Waiting:
+		d.enter()
+	case known.Evicted != "":
+		d.out.Verdict, d.out.By = Evicted, known.Evicted
+		// The owner of an offer does not run yet. A holder may know of its grant already, and run.
+		if known.State == Offered {
+			d.remove(known.ID, known.Evicted)
 		}
-		return
-	case over: // perhaps it was turned away, and the answer lost
+	case known.State == Tombstone || known.State == Ended:
+		// The entry may have been refused, and the answer lost: then it is refused again.
+		refusal := d.refusal(false)
+		if refusal.Verdict == "" {
+			d.out.Verdict = Gone
+		} else {
+			d.refuse(refusal)
+		}
 	default:
 		d.keep(Granted)
-		return
 	}
-	mine := q.Entry
-	mine.State, mine.Slots, mine.Fence, mine.Evicted, mine.Absent = Waiting, nil, 0, "", false
-	if own != nil && own.State == Waiting {
-		mine.Claim.Ticket = own.Claim.Ticket
-		d.Waiters = without(d.Waiters, own.ID)
+}
+
+// enter puts the entry that asks into its place, unless it may not wait. The entry is a newcomer, a
+// waiter that asks again, or one that the store has forgotten and that comes with its ticket.
+func (d *decision) enter() {
+	e := d.q.Entry
+	e.State, e.Slots, e.Fence, e.Evicted, e.Absent = Waiting, nil, 0, "", false
+	if d.Own != nil {
+		e.Claim.Ticket = d.Own.Claim.Ticket
+		d.Waiters = without(d.Waiters, e.ID)
 	}
-	isNew := mine.Claim.Ticket == 0
-	if isNew {
-		mine.Claim.Ticket = d.out.Counter + 1
+	isNewcomer := e.Claim.Ticket == 0
+	if isNewcomer {
+		e.Claim.Ticket = d.out.Counter + 1
 	}
-	if _, first, _ := d.ahead(&mine); over || !first || d.Quarantined || !d.fits(&mine) {
+	mustWait := d.Quarantined || !d.isFirst(&e) || !d.fits(&e)
+	if mustWait {
 		var replaced []Entry
-		waiters := 0 // of those
-		if isNew && !over {
-			replaced, waiters = d.replaces(&mine)
+		replacedWaiters := 0
+		if isNewcomer {
+			replaced, replacedWaiters = d.replaces(&e)
 		}
-		full := isNew && !over && q.MaxQueue != nil && d.Total-waiters >= *q.MaxQueue
-		if d.refuse(&mine, full, over) {
+		isFull := isNewcomer && d.q.MaxQueue != nil && d.Total-replacedWaiters >= *d.q.MaxQueue
+		refusal := d.refusal(isFull)
+		if refusal.Verdict != "" {
+			d.refuse(refusal)
+			d.out.Fits = !(refusal.Full && *d.q.MaxQueue > 0) && d.fits(&e)
+			if d.Own != nil {
+				d.remove(e.ID, "")
+			}
 			return
 		}
-		if over {
-			d.out.Verdict = Gone
-			return
-		}
-		d.Ahead -= waiters
+		d.Ahead -= replacedWaiters
 		d.out.Replaced = replaced
-		for _, e := range replaced {
-			d.end(e)
+		for _, r := range replaced {
+			d.end(r)
 		}
 	}
-	// Its replacements may let others in: that comes after its arrival.
-	_, first, _ := d.ahead(&mine)
-	d.direct = first || !isNew
-	d.out.Verdict, d.out.Entry = Queued, mine
-	d.out.Place, d.out.Fits = d.enqueue(mine)+1, d.fits(&mine)
+	// The entries that it replaces may make room for others. It gets its place before they do.
+	d.direct = d.isFirst(&e) || !isNewcomer
+	d.out.Verdict, d.out.Entry = Queued, e
+	d.out.Place = d.enqueue(e) + 1
+	d.out.Fits = d.fits(&e)
 }
 
-// keep makes the entry in question hold what it has, or was offered.
-func (d *decision) keep(v Verdict) {
-	mine := *d.Own
-	mine.State, mine.Absent = Holding, false
-	d.put(mine)
-	d.out.Verdict, d.out.Entry = v, mine
-}
-
-// refuse turns away a request that must not wait.
-func (d *decision) refuse(mine *Entry, full, over bool) bool {
-	q := &d.q
-	for _, id := range q.Within {
+// refusal returns the answer to a request that may not wait. It has no verdict if the request may
+// wait.
+func (d *decision) refusal(isFull bool) Outcome {
+	o := Outcome{Verdict: Busy, Waiters: d.Total}
+	for _, id := range d.q.Within {
 		// A run that has ended encloses nothing.
 		if slices.ContainsFunc(d.Holders, func(h Entry) bool { return h.ID == id && h.State == Holding }) {
-			d.out.Inside = id
+			o.Verdict, o.Inside = Nested, id
 		}
 	}
-	full = full && !q.NoWait && d.out.Inside == ""
-	if d.out.Inside == "" && !q.NoWait && !full {
-		return false
+	switch {
+	case o.Verdict == Nested || d.q.NoWait:
+		return o
+	case isFull:
+		o.Full = true
+		return o
 	}
-	d.out.Verdict, d.out.Full = Busy, full
-	if d.out.Inside != "" {
-		d.out.Verdict = Nested
-	}
-	d.out.Holders, d.out.Waiters = slices.Clone(d.Holders), d.Total
-	d.out.Fits = !over && !(full && *q.MaxQueue > 0) && d.fits(mine)
-	if d.Own != nil && !over {
-		d.remove(q.Entry.ID, "")
-	}
-	return true
+	return Outcome{}
+}
+
+// refuse makes a refusal the answer.
+func (d *decision) refuse(refusal Outcome) {
+	d.out.Outcome = refusal
+	d.out.Holders = slices.Clone(d.Holders)
+}
+
+// keep makes the entry that asks hold the slots that it has, or was offered.
+func (d *decision) keep(v Verdict) {
+	holder := *d.Own
+	holder.State, holder.Absent = Holding, false
+	d.put(holder)
+	d.out.Verdict, d.out.Entry = v, holder
 }
 
 func (d *decision) renew() {
-	own := d.Own
+	known := d.Own
+	isForgotten := known == nil || known.State == Waiting
 	switch {
-	case own != nil && own.Evicted != "":
-		d.out.Verdict, d.out.By = Evicted, own.Evicted
-	case own != nil && (own.State == Holding || own.State == Offered):
+	case known != nil && known.Evicted != "":
+		d.out.Verdict, d.out.By = Evicted, known.Evicted
+	case known != nil && (known.State == Holding || known.State == Offered):
 		d.keep(Held)
-	case (own == nil || own.State == Waiting) && len(d.q.Entry.Slots) > 0 && d.q.Epoch != d.Epoch && d.free(&d.q.Entry):
-		// The store has lost data: the holder is put back.
-		mine := d.q.Entry
-		mine.State = Holding
-		d.out.Counter = max(d.out.Counter, mine.Fence, mine.Claim.Ticket)
-		d.Waiters = without(d.Waiters, mine.ID)
-		d.Holders = append(d.Holders, mine)
-		d.put(mine)
-		d.out.Verdict, d.out.Entry = Held, mine
+	case isForgotten && d.mayRestore(&d.q.Entry):
+		d.restore(d.q.Entry)
 	default:
 		d.out.Verdict = Lost
 	}
 }
 
-// free reports whether an entry can have the very slots that it had.
-func (d *decision) free(e *Entry) bool {
-	return d.fits(e) && !slices.ContainsFunc(d.Holders, func(h Entry) bool {
+// mayRestore reports whether a holder that the store has forgotten can have the very slots that it
+// had. In the epoch of its last answer the store has forgotten nothing: then its lease is over.
+func (d *decision) mayRestore(e *Entry) bool {
+	hasNewEpoch := d.q.Epoch != d.Epoch
+	areTaken := slices.ContainsFunc(d.Holders, func(h Entry) bool {
 		return slices.ContainsFunc(h.Slots, func(slot int) bool { return slices.Contains(e.Slots, slot) })
 	})
+	return hasNewEpoch && len(e.Slots) > 0 && !areTaken && d.fits(e)
+}
+
+// restore puts a holder back that the store has forgotten.
+func (d *decision) restore(holder Entry) {
+	holder.State = Holding
+	d.out.Counter = max(d.out.Counter, holder.Fence, holder.Claim.Ticket)
+	d.Waiters = without(d.Waiters, holder.ID)
+	d.Holders = append(d.Holders, holder)
+	d.put(holder)
+	d.out.Verdict, d.out.Entry = Held, holder
 }
 
 func (d *decision) release() {
-	own, leaves := d.Own, d.q.Step == Leave
+	isLeave := d.q.Step == Leave
+	known := d.Own
 	d.out.Verdict = Released
-	d.out.Existed = own != nil && own.State != Tombstone && own.State != Ended
+	d.out.Existed = known != nil && known.State != Tombstone && known.State != Ended
 	switch {
-	case own != nil && (own.State == Tombstone || own.State == Ended && !leaves):
-	case own != nil && own.State == Holding && own.HoldLeft > 0 && own.Evicted == "" && !leaves:
-		e := *own
+	case known != nil && (known.State == Tombstone || known.State == Ended && !isLeave):
+		// A repetition changes nothing.
+	case known != nil && known.State == Holding && known.HoldLeft > 0 && known.Evicted == "" && !isLeave:
+		e := *known
 		e.State = Ended
 		d.put(e)
 	default:
@@ -316,7 +350,8 @@ func (d *decision) evict() {
 	d.out.Verdict = Marked
 }
 
-// end takes an entry back from its owner. A holder is marked as evicted; its hold is void.
+// end evicts an entry. A waiter is removed. A holder is marked, and loses its hold; it keeps its
+// slots until its owner has stopped.
 func (d *decision) end(e Entry) {
 	switch {
 	case e.State == Waiting || e.State == Ended:
@@ -332,14 +367,15 @@ func (d *decision) end(e Entry) {
 	}
 }
 
-// replaces returns the waiters and holders that a newcomer replaces, and how many wait.
-func (d *decision) replaces(mine *Entry) (replaced []Entry, waiters int) {
+// replaces returns the waiters and holders that a newcomer replaces, and the number of waiters
+// among them.
+func (d *decision) replaces(newcomer *Entry) (replaced []Entry, waiters int) {
 	all := append(slices.Clone(d.Replaceable), d.Holders...)
 	rivals := make([]locks.Rival, len(all))
 	for i, e := range all {
 		rivals[i] = locks.Rival{Claim: e.Claim, Waits: e.State == Waiting, Replace: e.Replace, Leaving: e.Evicted != ""}
 	}
-	for _, i := range locks.Replaced(rivals, mine.Claim, mine.Replace) {
+	for _, i := range locks.Replaced(rivals, newcomer.Claim, newcomer.Replace) {
 		replaced = append(replaced, all[i])
 		if rivals[i].Waits {
 			waiters++

@@ -2,7 +2,7 @@ package queue
 
 import "time"
 
-// Constants about places in a queue. Each answers another question.
+// Constants about places in a queue.
 const (
 	// ShownPlaces is how many of the first waiters a View shows where reading all of a long queue
 	// would hold up those at its front. If what is free may be enough for more, the decision asks for
@@ -19,21 +19,21 @@ const (
 	// costs the reading of a file.
 	ObservedPlaces = 4
 
-	// OutagePlaces are the first places, whose waiters ask at the first pace as long as the store is
-	// out of reach: they must be back before others take them for dead. Those that are further back
-	// slow down, so that they do not all come at once when the store is back.
+	// OutagePlaces are the first places, whose waiters go on asking at short intervals while the store
+	// is out of reach: they must be back before others take them for dead. Waiters that are further
+	// back slow down, so that they do not all come at once when the store is back.
 	OutagePlaces = 16
 )
 
-// These places and times belong to the script of Redis, which grants to a waiter over its
+// These places and times belong to the script of Redis, which sends a grant to a waiter over its
 // subscription. The script has the same numbers: TestScriptConstants in locks/redis compares them.
 const (
 	// CheckingPlace is the place of the waiter that checks on the first one: each of its questions makes
 	// the script wake the first waiter again.
 	CheckingPlace = 2
 
-	// UnreachableLimit is the time in which the first waiter must ask if its subscription is missing.
-	// Then it counts as dead. A waiter that only connects anew needs a few milliseconds.
+	// UnreachableLimit is the time in which the first waiter must ask if its subscription is missing;
+	// otherwise it counts as dead. A waiter that only connects anew needs a few milliseconds.
 	UnreachableLimit = 500 * time.Millisecond
 
 	// CheckAfter is how long after the first waiter was woken the second one asks. The first may have
@@ -49,40 +49,41 @@ const (
 	NewcomerAskEvery = time.Second
 )
 
-// OfferLimit is how long an offer stands at most.
+// OfferLimit is the longest time that an offer stands.
 const OfferLimit = 5 * time.Second
 
 // AskEvery is the longest time between two questions of a waiter with that TTL: two of them may
 // fail before its place is lost.
 func AskEvery(ttl time.Duration) time.Duration { return ttl / 3 }
 
-// Abilities are what a store can do for those who wait, and what they may cost it.
+// Abilities are what a store can do for waiters, and what waiters may cost the store.
 type Abilities struct {
 	Wakes       int     // the number of first waiters that can be woken; the others look again and again
 	Connections int     // the number of first waiters that may keep a connection although nobody wakes them
-	Peeks       Spacing // the looks of those that nobody wakes whether the queue has moved
+	Peeks       Spacing // how often a waiter that nobody wakes looks whether the queue has moved
 
-	// Observes says that only steps of waiters find out who is dead. They are frequent there.
+	// Observes says that a dead entry is found only by the steps of waiters, as in a directory of
+	// files. So waiters make steps often there.
 	Observes bool
 }
 
 // Spacing is the pause between two looks of a waiter. It is at least Least, plus LeastPerTurn for each
-// turn before the waiter's own. If Most is not 0, the pause grows as long as the queue does not move: up
-// to Most, or up to MostPerTurn for each turn if that is longer.
+// turn before that of the waiter. If Most is not 0, the pause grows as long as the queue does not move:
+// up to Most, or up to MostPerTurn for each turn if that is longer.
 type Spacing struct {
 	Least, LeastPerTurn time.Duration
 	Most, MostPerTurn   time.Duration
 }
 
-// slowestPeek is the longest pause between two looks of anybody.
+// slowestPeek is the longest pause between two looks of any waiter.
 const slowestPeek = time.Second
 
-// Waiter is whom a schedule is for.
+// Waiter is the waiter that a schedule is for.
 type Waiter struct {
-	Place   int // 1 is the next
-	Turns   int // the number of hand-offs until it holds, as far as is known; at least 1
+	Place   int // its place in the queue; 1 is the next
+	Turns   int // the number of hand-offs until it holds, as far as that is known; at least 1
 	TTL     time.Duration
-	IsWoken bool // all who are before it can wake it
+	IsWoken bool // each entry before it can wake it
 	Fits    bool // only the quarantine or waiters before it are in its way
 	IsDue   bool // it could have a slot at once (Decision.Due)
 	Pace    Pace
@@ -90,24 +91,26 @@ type Waiter struct {
 
 // Nap is how a waiter passes the time until it asks again.
 type Nap struct {
-	For             time.Duration // then it asks in any case
-	Overdue         time.Duration // after so long without a question others may take it for dead
+	For             time.Duration // the time after which it asks in any case
+	Overdue         time.Duration // the time without a question after which others may take it for dead
 	KeepsConnection bool
-	Peek            Peek // how it looks meanwhile whether the queue has moved; the zero one: it does not
+	Peek            Peek // how it looks meanwhile whether the queue has moved; zero if it does not look
 }
 
 // Peek is how a waiter looks whether the queue has moved.
 type Peek struct {
-	Least, Most time.Duration // the pause between two looks
-	Moves       int           // the number of moves of the queue after which it asks; 0 if it does not peek
+	Least, Most time.Duration // the shortest and the longest pause between two looks
+	Moves       int           // the number of moves of the queue after which it asks; 0 if it does not look
 }
 
-// Pause is the pause before the next look at a queue that has not moved for so long: short commands
-// follow each other quickly, and a long one costs few looks.
-func (p Peek) Pause(still time.Duration) time.Duration { return min(max(still/4, p.Least), p.Most) }
+// Pause is the pause before the next look at a queue that has not moved for some time. So a waiter
+// behind short commands, which follow each other quickly, looks often, and behind a long one rarely.
+func (p Peek) Pause(unmoved time.Duration) time.Duration {
+	return min(max(unmoved/4, p.Least), p.Most)
+}
 
-// soon is the nap of a waiter that should ask again at once: those before it have just been served,
-// or have been found dead, and those behind them may be dead too.
+// soon is how long a waiter sleeps that should ask again at once: the waiters before it have just been
+// served, or have been found dead, and more of them may be dead.
 const soon = time.Millisecond
 
 // Soon is the nap of a waiter that asks again at once, after a step that changed more than its
@@ -125,7 +128,7 @@ func (a Abilities) AfterStep(v *View, w Waiter) Nap {
 	limit := AskEvery(w.TTL)
 	for _, event := range a.nextEvents(v, w) {
 		if event > 0 {
-			limit = min(limit, min(limit, event)+time.Millisecond)
+			limit = min(limit, min(limit, event)+time.Millisecond) // the inner min keeps the sum from overflowing
 		}
 	}
 	if !w.IsWoken {
@@ -137,13 +140,14 @@ func (a Abilities) AfterStep(v *View, w Waiter) Nap {
 }
 
 // AfterLook is the nap of a waiter that has prolonged its place, for a whole TTL, without a step.
-// overdue is how long it takes until all waiters in the StepPlaces are overdue.
+// overdue is the time until all waiters in the StepPlaces are overdue.
 func (a Abilities) AfterLook(overdue time.Duration, w Waiter) Nap {
 	limit := w.TTL - AskEvery(w.TTL)
 	if !w.IsWoken {
 		limit = a.pause(w)
 	}
-	// If those in front have died, not all the others come at once.
+	// The time grows with the place: if the first waiters have died, the others do not come all at once.
+	// The inner min keeps the sum from overflowing.
 	limit = min(limit, min(limit, overdue)+time.Duration(w.Place)*time.Millisecond)
 	n := a.nap(w, limit)
 	n.Overdue = w.TTL
@@ -161,7 +165,7 @@ func (a Abilities) nextEvents(v *View, w Waiter) (events []time.Duration) {
 		overdue = max(overdue, v.Waiters[i].Left)
 	}
 	switch {
-	case overdue > 0: // then it is the first: all before it may have died
+	case overdue > 0: // all waiters before it may have died: then it is the first
 		return append(events, overdue)
 	case w.Fits:
 		return append(events, v.QuarantineLeft)
@@ -172,18 +176,18 @@ func (a Abilities) nextEvents(v *View, w Waiter) (events []time.Duration) {
 	return events
 }
 
-// wakeMargin is how much longer than an offer stands a waiter sleeps that can be woken, for each
-// place: a wake-up may be lost, or a waiter before it may let its offer pass. Then they do not all
-// look at once.
+// A waiter that can be woken sleeps no longer than an offer stands, plus wakeMargin for each place: a
+// wake-up may be lost, or a waiter before it may let its offer expire. The margin keeps waiters from
+// looking all at once.
 const wakeMargin = 250 * time.Millisecond
 
 // The pauses between two steps of a waiter that nobody wakes.
 const (
-	turnPause    = 200 * time.Millisecond // for each turn, where nobody is woken
-	behindFirst  = 50 * time.Millisecond  // just behind those who are woken
-	behindPause  = 20 * time.Millisecond  // longer by this for each place
+	turnPause    = 200 * time.Millisecond // the pause for each turn, where nobody is woken
+	behindFirst  = 50 * time.Millisecond  // the pause just behind the waiters that can be woken
+	behindPause  = 20 * time.Millisecond  // the additional pause for each further place
 	observePause = time.Second            // the longest pause of a waiter that observes others
-	observeFront = 32                     // behind this number of turns, that pause grows
+	observeFront = 32                     // the number of turns from which the longest pause grows
 )
 
 // pause is how long a waiter sleeps that nobody wakes.
@@ -197,21 +201,21 @@ func (a Abilities) pause(w Waiter) time.Duration {
 	case a.Wakes == 0 || behind < 0:
 		return min(limit, turns*turnPause)
 	}
-	// If the queue goes on at its pace, the waiter is back before those who can be woken have had
-	// their turn. While nothing moves it sleeps half as long as it has waited for a move.
+	// If the queue goes on at its pace, the waiter is back before the waiters that can be woken have
+	// had their turn. While nothing moves it sleeps half as long as it has waited for a move.
 	pause := behindFirst + behind*behindPause
 	if p := w.Pace; p.places > 0 {
-		left := p.in * (behind + time.Duration(a.Wakes/2)) / time.Duration(p.places)
+		left := p.duration * (behind + time.Duration(a.Wakes/2)) / time.Duration(p.places)
 		pause = min(pause, max(left/2, behindFirst))
 	}
-	return min(limit, max(pause, w.Pace.still()/2))
+	return min(limit, max(pause, w.Pace.unmoved()/2))
 }
 
-// keepFor is the longest sleep for which a waiter beyond those that may always keep their connection,
-// but not far beyond, keeps it: in a queue that moves quickly, connecting costs more than looking.
+// keepFor is the longest sleep over which a waiter just behind the Connections keeps its connection: in
+// a queue that moves quickly, connecting costs more than looking.
 const keepFor = 250 * time.Millisecond
 
-// nap completes the schedule of a waiter that sleeps for so long.
+// nap completes the schedule of a waiter that sleeps until limit.
 func (a Abilities) nap(w Waiter, limit time.Duration) Nap {
 	if w.IsWoken {
 		return Nap{For: min(limit, OfferLimit+time.Duration(w.Place)*wakeMargin), KeepsConnection: true}
@@ -237,21 +241,23 @@ func (s Spacing) peek(turns int) Peek {
 
 // Pace is how a waiter has advanced in the queue.
 type Pace struct {
-	place  int           // 0 before the first look
-	seen   time.Time     // when it last found itself at the place
-	moved  time.Time     // when it first found itself at the place
-	places int           // how many places it advanced in its last move
-	in     time.Duration // how long that move took
+	place    int           // 0 before the first look
+	lastLook time.Time     // when it last found itself at the place
+	lastMove time.Time     // when it first found itself at the place
+	places   int           // the number of places that it advanced in its last move
+	duration time.Duration // how long that move took
 }
 
 // At is the pace of a waiter that finds itself at a place.
 func (p Pace) At(place int, now time.Time) Pace {
-	next := Pace{place: place, seen: now, moved: p.moved, in: p.in}
+	next := Pace{place: place, lastLook: now, lastMove: p.lastMove, duration: p.duration}
 	if place != p.place {
-		next.places, next.in, next.moved = p.place-place, now.Sub(p.seen), now
+		next.places = p.place - place
+		next.duration = now.Sub(p.lastLook)
+		next.lastMove = now
 	}
 	return next
 }
 
-// still is for how long it has not advanced.
-func (p Pace) still() time.Duration { return p.seen.Sub(p.moved) }
+// unmoved is the time for which the waiter has not advanced.
+func (p Pace) unmoved() time.Duration { return p.lastLook.Sub(p.lastMove) }

@@ -19,7 +19,7 @@ var (
 	shared   = queue.Abilities{Observes: true, Peeks: queue.Spacing{LeastPerTurn: 2 * ms, Most: 100 * ms, MostPerTurn: 5 * ms}}
 )
 
-// How long a waiter sleeps after a step, and what ends its sleep.
+// The table says how long a waiter sleeps after a step, and what ends its sleep.
 func TestNapAfterStep(t *testing.T) {
 	held := []queue.Entry{{ID: "h", Left: 2 * sec}, {ID: "i", Left: 20 * sec, HoldLeft: 1 * sec}}
 	ahead := []queue.Entry{{ID: "a", Left: 3 * sec}, {ID: "b", Left: 4 * sec}}
@@ -85,7 +85,7 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// Who observes others does not look for the end of a hold besides: all would come at once.
+// A waiter that observes others does not also look when a hold ends: all would come at once.
 func TestObserversDoNotComeAtOnce(t *testing.T) {
 	v := queue.View{Holders: []queue.Entry{{ID: "h", HoldLeft: 100 * ms}}}
 	if got := shared.AfterStep(&v, queue.Waiter{Place: 30, Turns: 30, TTL: 60 * sec}).For; got != 1*sec {
@@ -100,21 +100,21 @@ func TestPace(t *testing.T) {
 	nap := func(pace queue.Pace) time.Duration {
 		return database.AfterStep(&queue.View{}, queue.Waiter{Place: 52, Turns: 52, TTL: 600 * sec, Pace: pace}).For
 	}
-	still := queue.Pace{}.At(52, start)
+	unmoved := queue.Pace{}.At(52, start)
 	quick := queue.Pace{}.At(60, start).At(52, start.Add(80*ms)) // 10 ms for each place
 	if got, want := nap(quick), 175*ms; got != want {
 		t.Errorf("35 places of 10 ms before its turn to be woken it sleeps %v, want %v", got, want)
 	}
-	if got, want := nap(still), 430*ms; got != want {
+	if got, want := nap(unmoved), 430*ms; got != want {
 		t.Errorf("with no known pace it sleeps %v, want %v", got, want)
 	}
-	if got, want := nap(still.At(52, start.Add(40*sec))), 20*sec; got != want {
+	if got, want := nap(unmoved.At(52, start.Add(40*sec))), 20*sec; got != want {
 		t.Errorf("40 s after the last move it sleeps %v, want %v", got, want)
 	}
 }
 
-// A waiter that has only looked at its place has a whole TTL. If those at the front have died, not all
-// who are behind them come at the same moment.
+// A waiter that has only looked at its place has a whole TTL. If the first waiters have died, those
+// behind them do not all come at the same moment.
 func TestNapAfterLook(t *testing.T) {
 	waiter := queue.Waiter{Place: 10, Turns: 10, TTL: 9 * sec, IsWoken: true}
 	if got := database.AfterLook(60*sec, waiter).For; got != 6*sec {
@@ -125,7 +125,8 @@ func TestNapAfterLook(t *testing.T) {
 	}
 }
 
-// Who keeps a connection, and who looks meanwhile whether the queue has moved.
+// The table says which waiters keep a connection, and which ones look meanwhile whether the queue has
+// moved.
 func TestConnections(t *testing.T) {
 	for _, c := range []struct {
 		what        string
@@ -134,11 +135,11 @@ func TestConnections(t *testing.T) {
 		isWoken     bool
 		keeps, peek bool
 	}{
-		{"who is woken sleeps over its connection", database, 1, true, true, false},
-		{"behind those it peeks over its own", database, 33, false, true, true},
-		{"as far as there are connections", database, 101, false, false, false},
-		{"where nobody is woken nobody peeks", pooler, 50, false, true, false},
-		{"files need none", shared, 50, false, false, true},
+		{"a waiter that can be woken keeps its connection", database, 1, true, true, false},
+		{"the next ones keep theirs, and look", database, 33, false, true, true},
+		{"behind the last connection they do neither", database, 101, false, false, false},
+		{"where nobody is woken nobody looks", pooler, 50, false, true, false},
+		{"files need no connection", shared, 50, false, false, true},
 	} {
 		nap := c.store.AfterStep(&queue.View{}, queue.Waiter{Place: c.place, Turns: c.place, TTL: 60 * sec, IsWoken: c.isWoken})
 		if nap.KeepsConnection != c.keeps || nap.Peek.Moves > 0 != c.peek {
@@ -155,9 +156,9 @@ func TestConnections(t *testing.T) {
 // A waiter of files looks soon after a move, then less and less often.
 func TestPeek(t *testing.T) {
 	peek := shared.AfterStep(&queue.View{}, queue.Waiter{Place: 4, Turns: 4, TTL: 60 * sec}).Peek
-	for still, want := range map[time.Duration]time.Duration{0: 8 * ms, 100 * ms: 25 * ms, 60 * sec: 100 * ms} {
-		if got := peek.Pause(still); got != want {
-			t.Errorf("%v after the last move it looks in %v, want %v", still, got, want)
+	for unmoved, want := range map[time.Duration]time.Duration{0: 8 * ms, 100 * ms: 25 * ms, 60 * sec: 100 * ms} {
+		if got := peek.Pause(unmoved); got != want {
+			t.Errorf("%v after the last move it looks in %v, want %v", unmoved, got, want)
 		}
 	}
 	if peek.Moves != 2 {

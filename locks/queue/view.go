@@ -6,16 +6,16 @@ import (
 	"golock/locks"
 )
 
-// State is that of an entry.
+// State is the state of an entry.
 type State byte
 
 // The states.
 const (
 	Waiting   State = 'W'
-	Offered   State = 'O' // its slots are taken; it holds when it accepts them
+	Offered   State = 'O' // slots are reserved for the entry; it holds them when it accepts the offer
 	Holding   State = 'H'
-	Ended     State = 'E' // its owner has released it; its hold keeps the slots
-	Tombstone State = 'G' // it has left: a late repetition of its request must not bring it back
+	Ended     State = 'E' // the owner has released the entry; its hold keeps the slots
+	Tombstone State = 'G' // the entry has left: a late repetition of its request must not bring it back
 )
 
 // Entry is one entry of a queue.
@@ -24,17 +24,18 @@ type Entry struct {
 	State   State
 	Claim   locks.Claim
 	Replace locks.Replacement
-	Evicted string // who evicted it; "" if nobody did
-	Slots   []int  // of an entry that is Offered, Holding or Ended
-	Fence   int64  // of an entry that is Offered, Holding or Ended
+	Evicted string // who evicted the entry; empty if nobody did
+	Slots   []int  // the slots of an entry that is Offered, Holding or Ended
+	Fence   int64  // the fence of an entry that is Offered, Holding or Ended
 	Invalid bool   // the store could not read the entry: only its ID, state, evictor and times count
 
-	Reachable bool // a waiter that an offer reaches; another one has to ask before it gets a slot
-	Absent    bool // a waiter that is overdue: it loses an offer, and is passed over until it asks
+	Reachable bool // an offer reaches this waiter; without it, the waiter must ask before it gets a slot
+	Absent    bool // this waiter is overdue: it loses an offer, and is passed over until it asks
 
-	// HoldLeft is what is left of the hold of a holder: if it releases its slots before that is over,
-	// its entry becomes Ended. Left is how long it takes until a waiter is overdue, or a holder's
-	// lease and hold are over, unless somebody prolongs them. It is 0 if the store does not tell.
+	// HoldLeft is the rest of the hold of a holder: if the holder releases its slots before the hold
+	// is over, its entry becomes Ended. Left is the time until a waiter is overdue, or until both the
+	// lease and the hold of a holder are over, unless somebody prolongs them. It is 0 if the store
+	// does not know it.
 	HoldLeft, Left time.Duration
 }
 
@@ -44,35 +45,38 @@ type View struct {
 	Epoch   string // a stretch of time in which the store forgot nothing
 
 	Quarantined    bool          // nobody gets a slot
-	QuarantineLeft time.Duration // the rest of the quarantine; 0 if the store does not tell
+	QuarantineLeft time.Duration // the rest of the quarantine; 0 if the store does not know it
 
-	// Invalid are entries of the queue whose time may not be over and whose claims and slots are not
-	// known. Nobody gets a slot, and nobody joins, as long as there are any.
+	// Invalid are entries of the queue that may be alive, and whose claims and slots the store could
+	// not read. Nobody gets a slot, and nobody joins, as long as there are any.
 	Invalid []locks.InvalidEntry
 
-	Holders []Entry // all that have slots
-	Waiters []Entry // the first ones, in order; at least one that is not Absent, if there is any
-	More    bool    // there are others behind them
-	Own     *Entry  // the entry that asks, in any state; nil if the store has none
+	Holders []Entry // all entries that have slots
+	Waiters []Entry // the first waiters, in order; at least one that is not Absent, if there is any
+	More    bool    // there are waiters behind those in Waiters
+	Own     *Entry  // the entry that asks, in any state; nil if the store does not have it
 
-	Ahead       int     // if More: the number of waiters before a newcomer that is not in Waiters
-	Total       int     // number of all waiters
-	Replaceable []Entry // all waiters with Replace, for a newcomer with Replace
+	Ahead       int     // for a Join, if More: the number of all waiters before the entry that asks
+	Total       int     // the number of all waiters
+	Replaceable []Entry // all waiters with Replace; only a newcomer with Replace needs them
 }
 
-// Question is a step with an entry.
+// Question asks for a step of an entry.
 type Question struct {
-	Step  Step
-	Entry Entry  // its ID; what a Join asks for; what a Renew believes to hold, if it has slots
-	Epoch string // of the last answer to the entry
+	Step Step
 
-	NoWait   bool
+	// Entry has the ID of the entry. For a Join it also has what the request asks for. For a Renew
+	// it also has what its owner believes to hold, if that is known.
+	Entry Entry
+	Epoch string // the epoch of the last answer that the entry got
+
+	NoWait   bool     // the request does not queue
 	Within   []string // IDs of the enclosing runs
-	MaxQueue *int
-	By       string // who evicts
+	MaxQueue *int     // the request does not queue behind this number of waiters; nil if there is no limit
+	By       string   // who evicts
 }
 
-// Enclosing gives the IDs of the runs that enclose a request, as a Question has them.
+// Enclosing returns the IDs of the runs that enclose a request, in the form of Question.Within.
 func Enclosing(r locks.Request) (within []string) {
 	for _, w := range r.Within {
 		within = append(within, w.ID.String())
@@ -83,18 +87,18 @@ func Enclosing(r locks.Request) (within []string) {
 // Decision is an outcome, and the changes that make it true.
 type Decision struct {
 	Outcome
-	Holders  []Entry // Busy, Nested: all that have slots
-	Replaced []Entry // Granted, Queued: whom it has evicted
-	Entry    Entry   // Granted, Held, Queued: as it is now
+	Holders  []Entry // Busy, Nested: all entries that have slots
+	Replaced []Entry // Granted, Queued: the entries that this one has evicted
+	Entry    Entry   // Granted, Held, Queued: the entry after the step
 	Fits     bool    // Busy, Nested, Queued: only the quarantine or waiters before it are in its way
 
-	Counter int64    // raised if tickets or fences were given
+	Counter int64    // View.Counter, raised if tickets or fences were given
 	Put     []Entry  // the new and the changed entries
 	Told    []string // the IDs of waiters to wake: they have an offer, were evicted, or have to ask again
 	Due     string   // the ID of the first waiter, if it could have a slot and is not Reachable
 	Again   bool     // slots may be left for waiters that the view does not show: Look with a longer view
 
-	// Invalid are entries because of which the question cannot be answered. Then there is
-	// nothing else.
+	// Invalid are the entries because of which the question cannot be answered. If there are any,
+	// all other fields are empty.
 	Invalid []locks.InvalidEntry
 }

@@ -94,7 +94,7 @@ func sorted(value any) any {
 	return string(text)
 }
 
-// form is a text whose IDs and numbers are all the same.
+// form replaces the IDs and the numbers in a text by constants, so that two texts can be compared.
 func form(text string) string {
 	text = regexp.MustCompile(`[0-9a-f]{32,}`).ReplaceAllString(text, "ID")
 	return regexp.MustCompile(`[0-9]+(\.[0-9]+)?`).ReplaceAllString(text, "0")

@@ -76,8 +76,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// What passes does not make the library panic, nor use much memory: in goroutines of its own
-// nobody recovers.
+// Bytes that pass the check do not make the library panic or use much memory: golock cannot recover from
+// a panic in the library's own goroutines.
 func FuzzFrames(f *testing.F) {
 	for _, r := range replies {
 		f.Add([]byte(r.text))

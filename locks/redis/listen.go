@@ -58,11 +58,11 @@ func (e *entry) listen(delay time.Duration) {
 	sub := client.Subscribe(e.life, e.store.channel(e.ref))
 	defer sub.Close()
 	context.AfterFunc(e.life, func() { sub.Close() }) // nothing else ends a read
-	connected := true
+	wasConnected := true
 	for {
 		received, err := receive(e.life, sub)
 		switch {
-		case e.life.Err() != nil, errors.Is(err, goredis.ErrClosed): // the entry, or the store
+		case e.life.Err() != nil, errors.Is(err, goredis.ErrClosed): // the entry or the store was closed
 			return
 		case lease.IsFinal(e.store.judge(err)):
 			e.store.noPubSub.Store(true)
@@ -71,15 +71,17 @@ func (e *entry) listen(delay time.Duration) {
 		var m message
 		if text, ok := received.(*goredis.Message); ok {
 			if decode(text.Payload, &m) != nil {
-				m = message{} // an unknown one is a reason to ask
+				m = message{} // a message that cannot be read makes the entry ask
 			}
 		}
-		if err == nil || connected {
+		// The entry is told once that the connection is lost, not at each failed attempt to connect: every
+		// tell wakes the waiter.
+		if err == nil || wasConnected {
 			e.tell(m, err == nil)
-		} else { // it could not be made again; to tell of each attempt would end a waiter's sleep
+		} else {
 			lease.Pause(e.life, lease.RetryPause)
 		}
-		connected = err == nil
+		wasConnected = err == nil
 	}
 }
 

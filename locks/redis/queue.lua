@@ -1,19 +1,19 @@
 -- One lock name on one Redis server: who holds it, who waits, who is next.
 --
--- Each step is one atomic script on the server's clock. It may be sent again with the
--- same id, any number of times and late: the second time changes nothing.
+-- Each step is one atomic script on the server's clock. It may be repeated with the same id, any
+-- number of times and late: a repetition changes nothing.
 --
 -- KEYS, all but the last with the name's hash tag:
 --   1 S  hash  format, name, epoch, run (the server's run_id), quiet (the end
 --              of the quarantine), ticket and fence (the last given)
---   2 H  zset  id of each holder      -> when its lease and its hold have ended
+--   2 H  zset  id of each holder      -> when both its lease and its hold are over
 --   3 Q  zset  place of each waiter   -> 0: ordered by the place's bytes
 --   4 D  zset  place of each waiter   -> when it counts as dead
 --   5 E  hash  id -> record; id@ -> when the lease ends of a holder that has a
 --              hold; id! -> who evicted it
 --   6 G  zset  tombstones: id that has left or released -> when; kept for ten
 --              minutes, so that a late join makes no entry for an id that is gone
---   7    zset  index: every name in use -> until when it may be (not in a cluster)
+--   7    zset  index: every name in use -> when the name is dropped from the index (not in a cluster)
 -- A place is order .. ticket .. id; 16, 16 and 32 digits.
 -- A record is JSON. join is 0 if the waiter has not subscribed, else the moment of its
 -- latest join: a published grant counts from there. order is the inverted priority in
@@ -22,23 +22,27 @@
 -- Moments are ms; ticket, fence and since are us of the server's clock, in 16 digits, or 0.
 --
 -- ARGV[1] is JSON: mode, id, name; epoch and record, as the caller knows them; subscribed;
---   nowait; within: ids of the enclosing runs, outermost first; queue: how many may wait
---   already; by: who asks, to be told to those evicted; quarantine, and age for sweep, in ms.
+--   nowait; within: ids of the enclosing runs, outermost first; every: for a join, the longest time
+--   between two questions of a waiter, in ms; queue: a join does not queue behind this number of
+--   waiters; by: who asks, for the runs that are evicted; quarantine, and age for sweep, in ms.
 -- Answers are JSON with a verdict, which tells what else is there:
 --   join     granted, waiting: epoch record noRunID entries (the replaced ones);
 --            waiting: place recheck quarantine, too | busy, nested: full inside quarantine
 --            waiters entries | gone | evicted: by
 --            noRunID: the server does not tell its run_id; recheck: ms until the caller
---            should ask again; quarantine: ms for which nothing else is in the way
+--            should ask again; quarantine: the rest of the quarantine in ms, if nothing else is in
+--            the way of the entry
 --   renew    held: epoch record name | lost | evicted: by
 --   hold     as renew; the hold counts from now: ask.hold, in ms
---   release  released: existed epoch; leave is the same and leaves no hold behind
+--   release  released: existed epoch
+--   leave    released: existed epoch; unlike release it leaves no hold behind
 --   evict    marked | lost
 --   list     list: name entries
 --   sweep    swept: removed
 --   any      format: found format | name: found | invalid: name flaws
 -- A flaw is an id and why golock cannot have written what is stored of it; the id '' is the
--- lock's own state. Who holds or waits goes on, nobody is let in; a list has flaws too.
+-- lock's own state. As long as there are flaws, entries go on holding and waiting, but no newcomer
+-- joins. The answer to list has flaws too.
 -- An entry is: state, id, age, left and hold in ms, record, ended if only the hold keeps the
 -- slot, by if somebody evicted it. age counts from since.
 -- Published to an entry: recheck, in how many ms | epoch and record of a grant | evicted
@@ -55,7 +59,7 @@ local NEWCOMER_LIMIT = 3000
 local NEWCOMER_ASK_EVERY = 1000
 local CHECK_AFTER = 450
 local CHECKING_PLACE = 2
-local TTL = 30000        -- ms: the least that is left to an entry whose TTL is not known
+local TTL = 30000        -- ms: an entry whose TTL is not known has at least this time left
 local MAXTTL = 315360000000
 local MAXHOLD = 9223372036855
 local MAXSLOT = 2147483647
@@ -65,8 +69,8 @@ local MAXRECORD = 32768  -- bytes
 local FINITE = math.huge
 local MAXNUMBER = '9000000000000000' -- of tickets and fences; Lua counts exactly a little further
 
--- Somebody may have put something else in the place of a key. A sweep removes that. It needs no more
--- rights than the other steps: a lifetime of nothing removes a key too.
+-- Somebody may have put a key of another type in the place of one of golock's. A sweep removes that, by
+-- a lifetime of 0: so it needs no more rights than the other steps.
 local replaced = 0
 if ask.mode == 'sweep' then
   for i, count in ipairs({'HLEN', 'ZCARD', 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD', 'ZCARD'}) do
@@ -92,12 +96,12 @@ if stored and stored ~= '' then
   name = stored
 end
 quiet = tonumber(quiet) or 0
--- The clock may have gone back, or somebody has written this: the quarantine begins now.
+-- The clock may have gone back, or somebody has changed the field: then the quarantine begins now.
 local hasLateQuiet = not (quiet <= now + MAXQUARANTINE)
 if hasLateQuiet then quiet = now + ask.quarantine end
 local noRunID = false -- the server does not tell its run_id
 
--- What golock has not written: id -> why.
+-- Entries that golock cannot have written: id -> why.
 local flaws = {}
 
 local function isWhole(n, least, most)
@@ -108,7 +112,7 @@ local function isNumber(text)
   return text == '0' or type(text) == 'string' and #text == 16 and text:find('^%d+$') and text <= MAXNUMBER
 end
 
--- Whether JSON can be written of a table again: it has no deep tables and no infinite numbers.
+-- Whether a table can be written as JSON again: it has no deep tables and no infinite numbers.
 local function isFlat(t, depth)
   for _, v in pairs(t) do
     if type(v) == 'table' then
@@ -120,7 +124,7 @@ local function isFlat(t, depth)
   return true
 end
 
--- Whether slots are as many ascending numbers below max as the weight is.
+-- Whether the slots are ascending numbers below max, one for each unit of the weight.
 local function areSlots(r)
   if r.weight == 1 and #r.slots < 10 and r.slots:find('^%d+$') then
     return r.max == 0 or tonumber(r.slots) < r.max
@@ -153,8 +157,8 @@ local function hasPlainNames(t)
   return true
 end
 
--- What the owner of a record has wrong; nil: nothing. This script does not use it, but who gets a record
--- could not read all of it.
+-- Returns what is wrong with the owner of a record, or nil. This script does not use the owner, but
+-- the clients that get the record must be able to read it.
 local function flawOfOwner(o)
   if type(o) ~= 'table' or not hasPlainNames(o) then return 'owner' end
   if type(o.host) ~= 'string' then return 'host of the owner' end
@@ -171,8 +175,8 @@ local function isPriority(text)
   return isWhole(n, -MAXSLOT - 1, MAXSLOT)
 end
 
--- Why golock cannot have written the fields of a record; nil if it can. (*record).check in Go knows the
--- same fields and bounds: TestRecordChecks compares the two.
+-- Returns why golock cannot have written the fields of a record, or nil if it can. (*record).check in
+-- Go checks the same fields and bounds: TestRecordChecks compares the two.
 local function flawOfRecord(r)
   if not hasPlainNames(r) then return 'the name of a field' end
   if not isWhole(r.weight, 1, 65536) then return 'weight ' .. tostring(r.weight) end
@@ -194,21 +198,22 @@ end
 
 local function isID(id) return #id == 32 and not id:find('[^%da-f]') end
 
--- Reads a record. Returns why golock cannot have written it, or nil, and as much as JSON has of it.
+-- Reads a record. Returns why golock cannot have written it, or nil, and its fields as far as they can
+-- be read.
 local function read(id, text)
   if not isID(id) then return 'an ID is 32 hexadecimal digits', {} end
   if #text > MAXRECORD then return 'a record of ' .. #text .. ' bytes', {} end
   local ok, r = pcall(cjson.decode, text)
   if not ok or type(r) ~= 'table' or not isFlat(r, 2) then return 'the record is not readable', {} end
   local flaw = flawOfRecord(r)
-  -- Who joins writes its record before it is a holder, and gets its slots in the same step.
+  -- A join writes the record before the entry is a holder, and gives the slots in the same step.
   if not flaw and r.slots == '' and redis.call('ZSCORE', H, id) then flaw = 'a holder without slots' end
   return flaw, r
 end
 
--- The record of an id, and whether it is stored. A missing one (the server was short of
--- memory), or one with a flaw, counts as exclusive until its owner's next renewal restores it. It is known
--- how long that may take, and its hold, if the fields for that can be read.
+-- Returns the record of an id, and whether it is stored. A record that is missing (the server was short
+-- of memory), or has a flaw, counts as exclusive until its owner's next renewal restores it. Its ttl
+-- and hold count if they can be read.
 local function record(id)
   local text = redis.call('HGET', E, id)
   local flaw, r
@@ -225,19 +230,19 @@ local function record(id)
   return rest, false
 end
 
--- When the lease of an entry is over at the latest if nobody prolongs it. The keys outlive all leases and
--- holds, which bounds those that are not known.
+-- Returns the latest moment at which the lease of an entry is over, unless somebody prolongs it. The
+-- keys outlive all leases and holds, so their lifetime limits a lease that is not known.
 local function latestEnd(r, key)
   return now + (r.ttl or math.max(TTL, redis.call('PTTL', key)))
 end
 
--- Who evicted an entry, or nothing.
+-- Returns who evicted an entry, or false.
 local function evictorOf(id)
   local by = redis.call('HGET', E, id .. '!')
   return by and by:sub(1, 1000)
 end
 
--- A moment that no lease and no hold reaches.
+-- A moment after the end of any lease and any hold.
 local FAR = now + MAXHOLD + 1000
 
 -- Notes the entries whose time never ends, and a state that cannot be counted up. Returns the ids of
@@ -261,17 +266,17 @@ local function listFlaws()
   return #all > 0 and all or nil
 end
 
--- When a holder's hold is over.
+-- Returns when the hold of a holder is over, or 0 if it has none.
 local function holdEnd(r) return r.hold > 0 and math.floor(tonumber(r.since) / 1000) + r.hold or 0 end
 
--- When the lease ends of a holder that has a hold; nil: not known.
+-- Returns when the lease of a holder with a hold is over, or nil or false if that is not known.
 local function leaseEnd(id)
   local moment = redis.call('HGET', E, id .. '@')
   return moment and moment:find('^%d+$') and tonumber(moment)
 end
 
--- Whether a holder has a lease; if not, only its hold keeps the slot. A holder is not taken for dead
--- because somebody has changed the moment, or its record.
+-- Whether a holder has a lease; if not, only its hold keeps the slot. If somebody has changed the moment
+-- or the record, the holder still counts as alive.
 local function alive(r, id)
   if r.hold == 0 and not r.isUnknown then return true end
   local moment = leaseEnd(id)
@@ -287,7 +292,8 @@ local function dequeue(at)
   redis.call('ZREM', D, at)
 end
 
--- Takes an id out of the queue whose record does not tell its place. Returns whether it was there.
+-- Removes an id from the queue if its place is not known, because its record cannot be read. Returns
+-- whether the id was in the queue.
 local function dequeueAll(id)
   local found = false
   for _, at in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
@@ -299,12 +305,12 @@ local function dequeueAll(id)
   return found
 end
 
--- A server at its maxmemory refuses commands that may need memory, but only as the first
--- write of a script. Steps of existing entries begin with this write, which needs none.
+-- A server at its maxmemory refuses a command that may need memory, but only if it is the first write
+-- of a script. So steps of existing entries begin with this write, which needs no memory.
 local function bypassMemoryLimit() redis.call('ZREM', H, '-') end
 
--- A key expires nine to ten TTLs after its last use, so that most scripts need not
--- prolong it, and not before the last hold is over.
+-- Prolongs the lifetime of a key. It expires nine to ten TTLs after its last use, so that most scripts
+-- need not prolong it, and never before the last hold is over.
 local function prolong(key, span, least)
   local rest = redis.call('PTTL', key)
   if rest ~= -2 and rest < math.max(span * 9 / 10, least) then
@@ -322,9 +328,9 @@ local function keep(ttl, held)
   end
 end
 
--- Begins or prolongs the lease of a holder. The first HSET changes nothing, but replicas get it in
--- any case, and the caller may WAIT for that. They do not get the ZADD of a second attempt in the
--- same ms.
+-- Begins or prolongs the lease of a holder. The first HSET changes nothing, but it is sent to replicas
+-- in any case, and the caller may WAIT for that. The ZADD is not sent if a repetition in the same ms
+-- changes nothing.
 local function lease(r, id)
   redis.call('HSET', S, 'format', FORMAT)
   if r.hold > 0 then redis.call('HSET', E, id .. '@', now + r.ttl) end
@@ -332,9 +338,9 @@ local function lease(r, id)
   keep(r.ttl, holdEnd(r))
 end
 
-local changed = false -- somebody has left or come: it may be the turn of the next
+local changed = false -- an entry has left or come: it may be the turn of another one
 
--- Drops the entries whose time was over at a moment. Returns how many.
+-- Drops the entries whose time was over at a moment. Returns their number.
 local function dropExpired(moment)
   local holders = redis.call('ZRANGEBYSCORE', H, '-inf', moment)
   for _, dead in ipairs(holders) do
@@ -358,14 +364,15 @@ local function ranges(slots, into)
   end
 end
 
--- The smaller of a max and another one; 0 is none.
+-- Returns the smaller one of two maxima. 0 stands for no max.
 local function least(limit, max) return max > 0 and (limit == 0 or max < limit) and max or limit end
 
 -- Adds a holder to what is in use.
 local function count(use, r) use.sum, use.limit = use.sum + r.weight, least(use.limit, r.max) end
 
--- What is in use: the sum of the holders' weights, their smallest max (0: none) and their
--- slots as sorted ranges, with a last one beyond all. All slots before from are taken.
+-- Returns what is in use: the sum of the holders' weights, their smallest max (or 0 if none has one),
+-- and their slots as sorted ranges. The last range lies beyond all slots. All slots before from are
+-- taken.
 local function inUse()
   local use = {sum = 0, limit = 0, taken = {}, from = 0}
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
@@ -378,13 +385,13 @@ local function inUse()
   return use
 end
 
--- The admission rule, for the first waiter.
+-- Whether the rule of admission lets the first waiter in.
 local function fits(r, use)
   local limit = least(use.limit, r.max)
   return limit == 0 or use.sum + r.weight <= limit
 end
 
--- Takes the lowest free slots, one for each unit of weight.
+-- Takes the lowest free slots, one for each unit of weight, and moves use.from behind them.
 local function takeLowest(use, units)
   local list = {}
   for _, t in ipairs(use.taken) do
@@ -409,19 +416,19 @@ local function overlap(slots, taken)
   return false
 end
 
--- The next ticket or fence: it grows even if the data is lost, as long as the clock
--- does not go back.
+-- Returns the next ticket or fence. It grows even if the data is lost, as long as the clock does not go
+-- back.
 local function after(last)
   return digits(math.max((isNumber(last) and tonumber(last) or 0) + 1, micros))
 end
 
--- Begins a new epoch if this is another server than before, or its data is gone. A holder
--- that is missing in its own epoch was taken out; in a later one it was forgotten and may
--- come back. After a restart or a failover, and on a young server without data, nothing is
--- granted until holders have had the time to renew. Data that vanished from a server that
--- kept running was deleted, or never there: no reason to wait.
+-- Begins a new epoch if this is another server than before, or its data is gone. A holder that is
+-- missing in the epoch of its grant was removed; in a later epoch it was forgotten and may come back.
+-- After a restart or a failover, and on a young server without data, nothing is granted until holders
+-- have had the time to renew. A server that has run for long and has no data needs no quarantine: the
+-- data was deleted, or never existed.
 local function checkEpoch()
-  if name == '' then return end -- the caller has only an id, of which nothing is stored
+  if name == '' then return end -- the caller does not know the name, and nothing is stored under the key
   if hasLateQuiet then redis.call('HSET', S, 'quiet', quiet) end
   local info = redis.pcall('INFO', 'server')
   local here, uptime = '', nil
@@ -436,7 +443,7 @@ local function checkEpoch()
   end
   epoch = id .. '-' .. digits(micros)
   redis.call('HSET', S, 'format', FORMAT, 'name', name, 'epoch', epoch, 'run', here, 'quiet', quiet)
-  prolong(S, ask.quarantine + 60000, 0) -- the step may leave nothing else
+  prolong(S, ask.quarantine + 60000, 0) -- S may be the only key that this step writes, so it gets its expiry here
   if INDEX then redis.call('ZREMRANGEBYSCORE', INDEX, '-inf', now) end
 end
 
@@ -448,19 +455,22 @@ local function publish(to, message) return redis.pcall('PUBLISH', channels .. to
 
 -- Makes an entry a holder; at is its place if it is queued.
 local function grant(r, id, at, use)
-  r.fence, r.since, r.slots = after(fence), digits(micros), takeLowest(use, r.weight)
+  r.fence = after(fence)
+  r.since = digits(micros)
+  r.slots = takeLowest(use, r.weight)
   count(use, r)
-  fence, ticket = r.fence, ticket and ticket > r.ticket and ticket or r.ticket
+  fence = r.fence
+  if not ticket or r.ticket > ticket then ticket = r.ticket end
   redis.call('HSET', S, 'fence', fence, 'ticket', ticket)
   if at then dequeue(at) end
   redis.call('HSET', E, id, cjson.encode(r))
   lease(r, id)
 end
 
--- Grants to the first waiter and publishes that, which spares it a join. Its lease counts
--- from its latest join, which came before. Returns false if it has to ask. That is so for a
--- subscriber of a replica or of another node too: this server cannot know whether it
--- receives the message.
+-- Grants to the first waiter and publishes the grant, which saves the waiter a join. For the waiter the
+-- lease counts from its latest join, which came before. Returns false if the waiter has to ask. It has to
+-- ask, too, if it is subscribed to a replica or to another node: this server cannot know whether the
+-- waiter receives the message.
 local function grantFirst(r, id, at, use)
   if r.join == 0 or not redis.call('ZSCORE', D, at) then return false end
   local subscribers = redis.pcall('PUBSUB', 'NUMSUB', channels .. id)
@@ -470,20 +480,21 @@ local function grantFirst(r, id, at, use)
   return true
 end
 
--- In how many ms the first lease or hold is over, if nobody prolongs it; nil: nobody holds.
+-- Returns the time in ms until the first lease or hold is over, unless somebody prolongs it, or nil if
+-- nobody holds.
 local function firstEnd()
   local over = redis.call('ZRANGE', H, 0, 0, 'WITHSCORES')[2]
   return over and msUntil(over) + 1
 end
 
--- Tells the first waiter to ask, and the one behind to check on that after a while. A waiter
--- without a receiver soon counts as dead; the one behind is told to ask then.
+-- Tells the first waiter to ask, and the second one to ask after a while, in case the first has died. A
+-- waiter that does not receive the message soon counts as dead; the next one is told to ask then.
 local function tellFirst()
   local wait, told = 0, false
   for i = 0, redis.call('ZCARD', Q) - 1 do
     local at = redis.call('ZRANGE', Q, i, i)[1]
     local waiter = at:sub(33)
-    if publish(waiter, {recheck = wait}) ~= 0 then -- or an error: then nobody can know
+    if publish(waiter, {recheck = wait}) ~= 0 then -- after an error the message may have been received
       if told then return end
       wait, told = math.max(wait, CHECK_AFTER), true
     elseif not told then
@@ -493,17 +504,17 @@ local function tellFirst()
   end
 end
 
--- Grants to the first waiters what is free, or tells the first to ask. One that becomes the
--- first is told to ask for its place. The caller may be among them.
+-- Grants to the first waiters what is free, or tells the first to ask. A waiter that becomes the first
+-- is told to ask for its place. The caller may be among these waiters.
 local function wake()
   if quiet > now or redis.call('ZCARD', Q) == 0 then return end
-  local use, granted = inUse(), false -- once: there may be thousands
+  local use, granted = inUse(), false -- inUse reads all holders, of which there may be thousands: once is enough
   while true do
     local at = redis.call('ZRANGE', Q, 0, 0)[1]
     if not at then return end
     local waiter = at:sub(33)
     local r = record(waiter)
-    if not fits(r, use) then -- nobody gives back what only a hold keeps
+    if not fits(r, use) then -- no release wakes the waiter if only a hold keeps the slots
       publish(waiter, {recheck = granted and CHECK_AFTER or firstEnd()})
       return
     end
@@ -512,7 +523,7 @@ local function wake()
   end
 end
 
--- Adds the tombstone of an id, and removes old ones.
+-- Adds the tombstone of an id, and removes tombstones that are old enough.
 local function addTombstone(id)
   redis.call('ZADD', G, now, id)
   for _, old in ipairs(redis.call('ZRANGEBYSCORE', G, '-inf', now - TOMBSTONE)) do
@@ -530,8 +541,8 @@ local function removeEntry(r, id)
   changed = true
 end
 
--- Evicts an entry. A waiter, or a slot that only a hold keeps, is removed at once. A
--- holder is only marked: it has to end its command first.
+-- Evicts an entry. A waiter, or an entry that only keeps its slot until its hold is over, is removed at
+-- once. A holder is only marked: it has to end its command first.
 local function evict(id, r)
   changed = true
   if not redis.call('ZSCORE', H, id) then
@@ -540,7 +551,7 @@ local function evict(id, r)
     prolong(E, TOMBSTONE, 0)
   elseif alive(r, id) then
     redis.call('HSETNX', E, id .. '!', ask.by)
-    -- The hold is void, and no lease is longer than its TTL.
+    -- The hold is void now, so the entry ends with its lease, which is no longer than its TTL.
     local moment = math.min(leaseEnd(id) or math.huge, latestEnd(r, H))
     redis.call('ZADD', H, 'LT', string.format('%.0f', moment), id)
   else
@@ -549,7 +560,7 @@ local function evict(id, r)
   publish(id, {evicted = true})
 end
 
--- An entry of an answer.
+-- Returns an entry as answers have it.
 local function entryOf(state, id, moment, r)
   local age = math.max(math.floor((micros - tonumber(r.since)) / 1000), 0)
   local e = {state = state, id = id, age = age, left = msUntil(moment), record = r, by = evictorOf(id) or nil}
@@ -560,7 +571,7 @@ local function entryOf(state, id, moment, r)
   return e
 end
 
--- The holders, as entries of an answer.
+-- Returns the holders as answers have them.
 local function holding()
   local entries, all = {}, redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
   for i = 1, #all, 2 do
@@ -572,10 +583,10 @@ local function holding()
   return entries
 end
 
--- An empty list would be an object in JSON.
+-- Returns nil for an empty list, which would be an object in JSON.
 local function listed(entries) return #entries > 0 and entries or nil end
 
--- The waiters before a place that replace others.
+-- Returns the waiters before a place that may be replaced: those that replace others.
 local function rivals(at)
   local all = {}
   for _, other in ipairs(redis.call('ZRANGEBYLEX', Q, '-', '(' .. at)) do
@@ -585,9 +596,9 @@ local function rivals(at)
   return all
 end
 
--- Evicts whom a newcomer replaces: its rivals and, if it replaces the running, holders
--- that do so too, the oldest first, until it fits beside the others. Returns them as
--- entries of an answer.
+-- Evicts the entries that a newcomer replaces: the waiters in gone and, if it replaces running ones,
+-- holders that do so too, the oldest first, until the newcomer fits beside the others. Returns them as
+-- answers have them.
 local function replace(mine, gone)
   local stay = {}
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do

@@ -34,7 +34,7 @@ func newRecord(r locks.Request) *record {
 	return &record{
 		TTL: millis(r.TTL.Milliseconds()), Hold: wholeMillis(r.GrantHold()), Weight: r.Claim.Weight, Max: r.Claim.Max,
 		Priority: r.Claim.Priority, Order: fmt.Sprintf("%016x", order),
-		Replace: r.Replace, Owner: owner.This(r),
+		Replace: r.Replace, Owner: owner.Of(r),
 	}
 }
 

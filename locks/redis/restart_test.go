@@ -85,8 +85,8 @@ func TestQuarantineEnds(t *testing.T) {
 	locktest.AcquireAtOnce(t, s, "m")
 }
 
-// FLUSHALL: the first holder that renews keeps the slot. One whose slot is another's by now has
-// lost it, although there is room; so has one beside which there is none.
+// After a FLUSHALL the first holder that renews keeps its slot. A later one loses its slot if another
+// entry has the same slot number by then, although there is room, or if there is no room.
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	server, url := startServer(t)

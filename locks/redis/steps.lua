@@ -1,23 +1,23 @@
--- The modes; queue.lua comes before.
+-- The steps. They use what queue.lua defines.
 
--- Gives the caller its place in the queue, or keeps it alive there. Returns in how many
--- ms it has to ask again.
+-- Gives the caller its place in the queue, or prolongs it. Returns the time in ms after which the caller
+-- has to ask again.
 local function queueUp(mine, at, before)
   if not ticket or ticket < mine.ticket then redis.call('HSET', S, 'ticket', mine.ticket) end
   redis.call('HSET', E, id, cjson.encode(mine))
   redis.call('ZADD', Q, 0, at)
   redis.call('ZADD', D, now + mine.ttl, at)
-  -- Waiters that came together must not ask together ever after, so each subtracts another part.
+  -- Waiters that came together must not go on asking together, so each subtracts another part.
   local recheck = math.floor(ask.every * (1 - tonumber(id:sub(1, 2), 16) / 1024))
   if changed or before + 1 == CHECKING_PLACE then wake() end
   if mine.join == 0 then recheck = math.min(recheck, NEWCOMER_ASK_EVERY) end
   if before == 0 then
     recheck = math.min(recheck, firstEnd() or recheck)
     if quiet > now then recheck = math.min(recheck, msUntil(quiet) + 1) end
-  else -- all before it may have died, with the holder
+  else -- the holder and all waiters before the caller may have died
     local ahead = redis.call('ZRANGE', Q, before - 1, before - 1)[1]
-    local over = ahead and redis.call('ZSCORE', D, ahead)
-    if over then recheck = math.min(recheck, msUntil(over) + 1) end
+    local deadAt = ahead and redis.call('ZSCORE', D, ahead)
+    if deadAt then recheck = math.min(recheck, msUntil(deadAt) + 1) end
   end
   return math.max(recheck, 1)
 end
@@ -29,8 +29,8 @@ local function join()
   local gone, evictor = redis.call('ZSCORE', G, id), evictorOf(id)
   if gone and evictor then return {verdict = 'evicted', by = evictor} end
   if stored then mine.ticket, mine.since = old.ticket, old.since end
-  local new = mine.ticket == '0'
-  if not new then bypassMemoryLimit() end
+  local isNew = mine.ticket == '0'
+  if not isNew then bypassMemoryLimit() end
   checkEpoch()
   dropExpired(now)
   if not gone and stored and redis.call('ZSCORE', H, id) and old.slots ~= '' then
@@ -40,18 +40,18 @@ local function join()
     lease(old, id)
     return {verdict = 'granted', epoch = epoch, record = old, noRunID = noRunID}
   end
-  -- A caller that joins has not begun: a grant without slots is made again, and what is stored of the
-  -- caller with a flaw is written anew.
+  -- The command of a caller that joins does not run yet. So a grant without slots is made again, and a
+  -- record with a flaw is written anew.
   if not gone then redis.call('ZREM', H, id) end
   if flaws[id] then
     dequeueAll(id)
     flaws[id] = nil
   end
-  if new then mine.ticket, mine.since = after(ticket), digits(micros) end
+  if isNew then mine.ticket, mine.since = after(ticket), digits(micros) end
   local at = place(mine, id)
   local before = redis.call('ZLEXCOUNT', Q, '-', '(' .. at)
   local use = inUse()
-  if new then -- who waits already goes on
+  if isNew then -- a flaw does not stop those that wait already
     noteFar()
     local first = redis.call('ZRANGE', Q, 0, 0)[1]
     if first then record(first:sub(33)) end
@@ -67,7 +67,7 @@ local function join()
     if redis.call('ZSCORE', H, run) and alive(record(run), run) then inside = run end
   end
   local full, replaced = false, {}
-  if new and not inside and not ask.nowait and (ask.queue or mine.replace ~= '') and not fitsNow() then
+  if isNew and not inside and not ask.nowait and (ask.queue or mine.replace ~= '') and not fitsNow() then
     local ahead = mine.replace ~= '' and rivals(at) or {}
     if ask.queue and redis.call('ZCARD', Q) - #ahead >= ask.queue then
       full = true
@@ -79,7 +79,7 @@ local function join()
   end
   local answer = {epoch = epoch, record = mine, noRunID = noRunID, entries = listed(replaced)}
   if not full and fitsNow() then
-    grant(mine, id, not new and at, use)
+    grant(mine, id, not isNew and at, use)
     wake()
     answer.verdict = 'granted'
     return answer
@@ -87,7 +87,8 @@ local function join()
   local quarantined = quiet > now and fits(mine, use) and msUntil(quiet) or 0
   if inside or ask.nowait or full then
     if gone or (full and ask.queue > 0) then quarantined = 0 end
-    if quarantined == 0 and not gone then removeEntry(mine, id) end -- otherwise it asks again, or has a hold
+    -- In a quarantine the caller asks again. A caller with a tombstone may still have a hold.
+    if quarantined == 0 and not gone then removeEntry(mine, id) end
     wake()
     return {verdict = inside and 'nested' or 'busy', inside = inside, full = full, quarantine = quarantined,
       waiters = redis.call('ZCARD', Q), entries = listed(holding())}
@@ -99,7 +100,7 @@ local function join()
   return answer
 end
 
--- Prolongs a lease, or puts back the holder that the store has forgotten.
+-- Prolongs a lease, or restores a holder that the store has forgotten.
 local function renew()
   local gone, holds = redis.call('ZSCORE', G, id), redis.call('ZSCORE', H, id)
   local mine, stored = record(id)
@@ -116,7 +117,7 @@ local function renew()
     if not holds then
       local use = inUse()
       if epoch == ask.epoch or not fits(mine, use) or overlap(mine.slots, use.taken) then return {verdict = 'lost'} end
-      dequeue(place(mine, id)) -- old data may know it as a waiter
+      dequeue(place(mine, id)) -- in old data the holder may still be a waiter
       if not fence or fence < mine.fence then
         fence = mine.fence
         redis.call('HSET', S, 'fence', fence)
@@ -151,19 +152,22 @@ local function release()
   else
     removeEntry(mine, id)
   end
-  -- Was it taken out, or is this another server now? The epoch tells.
+  -- By the epoch the caller knows whether a missing entry was removed or forgotten.
   return {verdict = 'released', existed = existed, epoch = epoch or ''}
 end
 
 local function evictEntry()
   local r, stored = record(id)
-  local there = stored or redis.call('ZSCORE', H, id)
-  if not stored and dequeueAll(id) then there = true end
-  if there then evict(id, r) end
-  return {verdict = there and 'marked' or 'lost'}
+  local exists = stored or redis.call('ZSCORE', H, id)
+  if not stored then
+    local wasQueued = dequeueAll(id)
+    exists = exists or wasQueued
+  end
+  if exists then evict(id, r) end
+  return {verdict = exists and 'marked' or 'lost'}
 end
 
--- Makes a step of an entry that exists.
+-- Makes a mode of a step of an entry that exists.
 local function existing(step)
   return function()
     bypassMemoryLimit()
@@ -175,7 +179,7 @@ local function existing(step)
   end
 end
 
--- It changes nothing.
+-- Lists the entries. It changes nothing.
 local function list()
   local entries = holding()
   for _, waiter in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
@@ -189,9 +193,10 @@ local function list()
   return {verdict = 'list', name = name, entries = listed(entries), flaws = listFlaws()}
 end
 
--- Removes what nobody can live by: entries whose ID is none. A lease or hold that never ends gets the
--- longest end that its record allows; a state that cannot be counted up begins anew if nobody holds.
--- The time of any other entry is left as it is: its owner may live, and write its record again.
+-- Removes flaws that no owner will mend. No process owns an entry without a valid ID. A lease or hold
+-- that never ends gets the latest end that its record allows. A state that cannot be counted up begins
+-- anew if nobody holds. The time of any other entry is left as it is: its owner may be alive, and write
+-- its record again.
 local function sweepFlaws()
   local removed = 0
   local far = noteFar()
@@ -220,13 +225,13 @@ local function sweepFlaws()
   return removed
 end
 
--- For names that nobody uses: each other step drops expired entries by itself. A name
--- without a state goes from the index.
+-- Sweep is for unused names: every other step drops expired entries itself. It removes a name without a
+-- state from the index.
 local function sweep()
   local removed = dropExpired(now - ask.age) + sweepFlaws() + replaced
   if INDEX and not format then removed = removed + redis.call('ZREM', INDEX, name) end
   flaws = {}
-  list() -- what is left
+  list() -- finds the flaws that are left
   return {verdict = 'swept', name = name, removed = removed, flaws = listFlaws()}
 end
 

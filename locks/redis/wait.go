@@ -10,9 +10,9 @@ import (
 	"golock/locks/queue"
 )
 
-// maxGrantAge limits the age of the last Ask when a grant is published. The rest of the lease must
-// outlast an outage that begins then, as it must after a renewal. A waiter asks every TTL/3, a
-// holder renews a little more often.
+// maxGrantAge is the largest age of a waiter's last question at which a published grant is accepted. The
+// lease counts from that question. If an outage begins after the grant, the lease must last as long as
+// after a renewal. A waiter asks every TTL/3, a holder renews a little more often.
 func maxGrantAge(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/20 }
 
 // Sleep implements lease.Entry. It subscribes and returns when that is confirmed, because a wake-up

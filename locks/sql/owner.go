@@ -19,7 +19,7 @@ const nextField = "wants"
 // infoOf describes a request of this process as the query of a URL. Its command comes last: what
 // there is no room for is cut off.
 func infoOf(r locks.Request) string {
-	o := owner.This(r)
+	o := owner.Of(r)
 	fields := url.Values{
 		"host": {o.Host}, "pid": {strconv.Itoa(o.PID)}, "uid": {strconv.FormatInt(o.UID, 10)}, "user": {o.User}, "word": o.Command,
 	}

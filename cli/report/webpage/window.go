@@ -64,13 +64,13 @@ func (p *Page) windows() []*window {
 	return []*window{p.whole(first, last)}
 }
 
-// A page has at most so many bytes for windows, unless one window alone has more.
+// bytesOfPage + bytesOfRun per run limits the size of all windows, unless one window alone is larger.
 const bytesOfPage, bytesOfRun = 400_000, 230
 
-// About so many bytes of the page a window without lanes, and a lane without bars has.
+// The approximate size of a window without lanes, and of a lane without bars, in bytes.
 const sizeOfWindow, sizeOfLane = 700, 130
 
-// size returns about how many bytes of the page a bar of a run has.
+// size returns the approximate size of the bar of a run, in bytes.
 func (p *Page) size(r *run) int {
 	const element, rectangle, sign, label = 26, 58, 40, 30
 	size := element + len(p.about(r, "15:04:05"))
@@ -94,7 +94,7 @@ func (p *Page) index(seconds, length float64) float64 {
 	return math.Floor((seconds + p.offset()) / length)
 }
 
-// offset is how far the page's location is before UTC, in seconds.
+// offset is how far the page's location is ahead of UTC (east), in seconds.
 func (p *Page) offset() float64 {
 	_, offset := timeOf(p.runs[0].begin).In(p.now.Location()).Zone()
 	return float64(offset)

@@ -123,7 +123,8 @@ func enter(file string) error {
 	return unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
 }
 
-// StartAnywhere finds a port too: another process may be quicker to take it.
+// StartAnywhere starts the process on a free port. If another process takes the port first, it tries
+// another one.
 func (p *Process) StartAnywhere(first int, start func() error) (err error) {
 	for range 10 {
 		if p.Port, err = FreePort(first); err != nil {

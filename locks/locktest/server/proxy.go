@@ -9,35 +9,37 @@ import (
 	"testing"
 )
 
-// Verdict is what becomes of a request.
+// Verdict says what the proxy does with a request.
 type Verdict int
 
+// The verdicts.
 const (
-	Pass      Verdict = iota // forward it, and the reply
-	LoseReply                // forward it, wait until the server has done it all, then close the connection instead of replying
-	Lose                     // close the connection instead of forwarding it
+	Pass      Verdict = iota // forward the request, and the reply
+	LoseReply                // forward the request, wait until the server has handled it, then close the connection
+	Lose                     // close the connection instead of forwarding the request
 	Hang                     // forward neither the request nor a reply
 )
 
+// Message is a message of a client.
 type Message struct {
 	Raw       []byte
-	IsRequest bool   // the message is a request, to be judged
-	Request   string // its text
-	Probe     []byte // sent after the request if its reply is lost; the reply to the probe tells that the server has done everything
+	IsRequest bool   // the message is a request, about which the proxy decides
+	Request   string // the text of the request
+	Probe     []byte // sent after a request whose reply is lost; the server answers it after the request
 }
 
-// Wire cuts the two streams of a connection into messages. One goroutine reads
-// requests, one replies.
+// Wire cuts the two streams of a connection into messages. One goroutine reads requests, another one
+// replies.
 type Wire interface {
+	// Request reads the next message of the client.
 	Request(r *bufio.Reader) (Message, error)
-	// Reply reads the next message of the server. last says that the server has done all of the
-	// request, and its probe.
-	// all of the request, and its probe.
+
+	// Reply reads the next message of the server. last reports that the server has handled the
+	// whole request and its probe.
 	Reply(r *bufio.Reader) (raw []byte, last bool, err error)
 }
 
-// Proxy stands between clients and a server and makes faults. It does not
-// understand TLS.
+// Proxy forwards messages between clients and a server, and makes faults. It does not understand TLS.
 type Proxy struct {
 	listen   net.Listener
 	upstream string
@@ -50,7 +52,7 @@ type Proxy struct {
 	refuse   bool
 	thaw     chan struct{} // nil if the proxy is not frozen
 	conns    map[net.Conn]bool
-	requests []Message // so far
+	requests []Message // the requests that have come so far
 }
 
 // NewProxy starts a proxy before HOST:PORT. It forwards everything.
@@ -74,10 +76,11 @@ func NewProxy(t testing.TB, upstream string, wire func() Wire) *Proxy {
 // Addr is HOST:PORT.
 func (p *Proxy) Addr() string { return p.listen.Addr().String() }
 
-// Judge sets what decides about every request from now on, by its text; nil passes all. It is
-// called by several goroutines.
+// Judge sets the function that decides about each request by its text; nil passes all. Several
+// goroutines call the function.
 func (p *Proxy) Judge(f func(request string) Verdict) { p.locked(func() { p.judge = f }) }
 
+// Cut closes all connections.
 func (p *Proxy) Cut() {
 	p.locked(func() {
 		for c := range p.conns {
@@ -89,7 +92,7 @@ func (p *Proxy) Cut() {
 // Refuse makes the proxy close every new connection at once, or stop that.
 func (p *Proxy) Refuse(yes bool) { p.locked(func() { p.refuse = yes }) }
 
-// Freeze makes the proxy keep what comes, in both directions.
+// Freeze makes the proxy keep the messages of both directions.
 func (p *Proxy) Freeze() {
 	p.locked(func() {
 		if p.thaw == nil {
@@ -98,7 +101,7 @@ func (p *Proxy) Freeze() {
 	})
 }
 
-// Thaw makes the proxy deliver what it has kept.
+// Thaw makes the proxy deliver the messages that it has kept.
 func (p *Proxy) Thaw() {
 	p.locked(func() {
 		if p.thaw != nil {
