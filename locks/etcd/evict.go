@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golock/locks"
@@ -21,8 +22,8 @@ func (e *entry) evict(ctx context.Context, l *link) (a lease.Answer, err error) 
 		if err != nil {
 			return a, err
 		}
-		if s.keyOf(e.id) != "" {
-			if err := e.hasTombLease(ctx, l); err != nil {
+		if own, isThere := s.own(e.id); isThere {
+			if err := e.hasTombLease(ctx, l, own); err != nil {
 				return a, err
 			}
 		}
@@ -46,9 +47,10 @@ func (e *entry) evict(ctx context.Context, l *link) (a lease.Answer, err error) 
 	}
 }
 
-// hasTombLease makes the lease of the tombs that the entry makes.
-func (e *entry) hasTombLease(ctx context.Context, l *link) error {
-	if e.tombLease != 0 {
+// hasTombLease makes the lease of the tombs that the entry makes when it evicts others: waiters have some.
+func (e *entry) hasTombLease(ctx context.Context, l *link, evicted ...queue.Entry) error {
+	waits := func(one queue.Entry) bool { return one.State == queue.Waiting }
+	if e.tombLease != 0 || !slices.ContainsFunc(evicted, waits) {
 		return nil
 	}
 	id := 1 + rand.Int64N(1<<62-1)
@@ -133,6 +135,9 @@ func (e *entry) evictions(s *state, replaced []queue.Entry) (all []operation) {
 // evictFirst evicts as many of the entries that are replaced as fit in a transaction, if nobody has come
 // or changed meanwhile. It gives the state after that.
 func (e *entry) evictFirst(ctx context.Context, l *link, s *state, replaced []queue.Entry) (next *state, err error) {
+	if err := e.hasTombLease(ctx, l, replaced...); err != nil {
+		return nil, err
+	}
 	var reads []operation
 	for _, q := range e.questions() {
 		reads = append(reads, get(q))

@@ -122,15 +122,9 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 		case isThere: // the answer to an attempt that queued, or took a slot, was lost
 			return e.settle(ctx, l, s)
 		}
-		if len(d.Replaced) > 0 {
-			err = e.hasTombLease(ctx, l)
-			if err != nil {
-				break
-			}
-			if n := s.firstEvictions(d.Replaced); n < len(d.Replaced) {
-				s, err = e.evictFirst(ctx, l, s, d.Replaced[:n])
-				continue
-			}
+		if n := s.firstEvictions(d.Replaced); n < len(d.Replaced) {
+			s, err = e.evictFirst(ctx, l, s, d.Replaced[:n])
+			continue
 		}
 		var done bool
 		if a, s, done, err = e.insert(ctx, l, s, &d, try); done || err != nil {
@@ -170,6 +164,9 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 		conditions: []condition{isAbsent(e.holder(e.id))},
 		then:       []operation{put(e.waiter(&e.want), e.record.text(now), e.ownLease)},
 	})
+	if err := e.hasTombLease(ctx, l, d.Replaced...); err != nil {
+		return a, nil, false, err
+	}
 	t := transaction{other: reads}
 	takes := d.Verdict == queue.Granted
 	switch {

@@ -16,7 +16,7 @@ import (
 //	h/ID                                          a holder, on the lease of its owner
 //	h/ID.hold                                     its hold, on a lease of its own
 //	w/PRIORITY/ID/WEIGHT.MAX.REPLACE.TICKET       a waiter, on the lease of its owner
-//	g/ID                                          a waiter that was evicted and does not know it yet, on its lease
+//	g/ID                                          a waiter that was evicted, on a lease of its evictor
 //
 // The key of a waiter has all that decides about its place: who wants to know its own reads keys
 // only, however many wait. TICKET is 0: the revision in which the key was created counts. One whose

@@ -48,6 +48,10 @@ func refusedBy(t *testing.T, url string, says ...string) {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
+	version := locks.OK
+	if server.RevokesLate() {
+		version = locks.Note
+	}
 	addUser(t, server, "locks")
 	address := server.Addr()
 	s := open(t, "etcd://anna:s3cret@"+address+"/locks")
@@ -60,10 +64,6 @@ func TestRights(t *testing.T) {
 	found := locktest.Examine(t, s, "s3cret")
 	locktest.ExpectFinding(t, found, "test lock", locks.OK)
 	locktest.ExpectFinding(t, found, "rights", locks.OK)
-	version := locks.OK
-	if server.RevokesLate() {
-		version = locks.Note
-	}
 	locktest.ExpectFinding(t, found, "version", version, "etcd 3.")
 	locktest.Release(t, holder)
 	locktest.Release(t, waiter.ExpectGrant())

@@ -110,7 +110,7 @@ var engines = []*engine{
 	{name: "sentinel", leased: true, queue: true, server: true, pace: sentinelPace, mixes: allMixes,
 		faults: onLeased, places: []kind{netSplit}, short: []uint64{184}, open: openSentinel},
 	{name: "etcd", leased: true, queue: true, server: true, pace: quorumPace, mixes: allMixes,
-		faults: onLeased, places: onQuorum, revisions: true, short: []uint64{184}, open: openQuorum},
+		faults: onLeased, places: onQuorum, revisions: true, short: []uint64{1068}, open: openQuorum},
 	database("mariadb", sqltest.StartMaria, 353),
 	database("postgres", sqltest.StartPostgres, 1623),
 }

@@ -197,7 +197,7 @@ func (r *round) lives(name int) string { return filepath.Join(r.dir, fmt.Sprintf
 func (r *round) free(name int) string {
 	limit := 15 * time.Second
 	if r.leased {
-		limit += r.TTL + quarantine
+		limit += r.lookTTL() + quarantine
 	}
 	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
 		if said := r.look(name); said == "" || time.Now().After(end) {
@@ -205,6 +205,9 @@ func (r *round) free(name int) string {
 		}
 	}
 }
+
+// lookTTL is the lease of a look whether a lock is free: one that a server on a busy machine can renew.
+func (r *round) lookTTL() time.Duration { return max(r.TTL, 10*time.Second) }
 
 func (r *round) look(name int) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -214,7 +217,7 @@ func (r *round) look(name int) string {
 	// as such by who has looked for a whole TTL, and a list looks but once.
 	take := []string{"run", "-n", "--store", url, "--name", label}
 	if r.leased { // what a slow machine could not give back is free by r.free's limit
-		take = append(take, "--ttl", r.TTL.String())
+		take = append(take, "--ttl", r.lookTTL().String())
 	}
 	for _, argv := range [][]string{
 		append(take, "--", "echo", "[]"),
