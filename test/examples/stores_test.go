@@ -5,8 +5,6 @@ package examples_test
 import (
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -52,9 +50,7 @@ func TestTryStores(t *testing.T) {
 // A fleet of three hosts: one runs the job of a tick, and when the leader's network fails another leads.
 func TestTryFleet(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 || exec.Command("ip", "netns").Run() != nil {
-		t.Fatal("needs root and ip netns")
-	}
+	testkit.NeedRoot(t)
 	s := sandbox(t, "stores", "")
 	r := s.Exec("./fleet").Run()
 	if r.Code != 0 || strings.Count(r.Stdout, "runs the job") != 1 || !strings.Contains(r.Stdout, "a leads\n") ||
