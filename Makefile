@@ -26,7 +26,7 @@ build: ## the program, static, in bin/golock, and a lean one for make install
 	CGO_ENABLED=0 $(GO) build -trimpath -tags lean -ldflags '$(LDFLAGS)' -o bin/golock-lean .
 
 # The environment has DESTDIR and PREFIX for packaging/install, whatever is in them.
-install: ## programs, manual and completion into PREFIX (default /usr/local); after make build
+install: ## programs, manual, pages and completion into PREFIX (default /usr/local); after make build
 	@tree=$$(mktemp -d) && trap 'rm -rf "$$tree"' EXIT && \
 		packaging/stage bin/golock bin/golock-lean "$$tree" && packaging/install "$$tree"
 

@@ -294,7 +294,7 @@ type slotFlags struct {
 	Weight    intFlag  `name:"weight" names:"each" builtin:"1" group:"slot" placeholder:"W" help:"Take W units of the max."`
 
 	Wait             durationFlag `name:"wait" short:"w" brief:"" variable:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after waiting for D. Without it golock waits for ever."`
-	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait for a slot: the same as --wait 0."`
+	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait for a slot: the same as --wait 0. A server that has just come back is still awaited, for up to 5s."`
 	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" variable:"GOLOCK_CONFLICT_EXIT_CODE" builtin:"75" group:"waiting" placeholder:"N" help:"Exit with N if there was no slot in time, or the run was evicted while it waited. With 0 golock prints nothing about it."`
 
 	Jitter   durationFlag `name:"jitter" group:"waiting" example:"5s" placeholder:"D" help:"Wait for a random time of up to D first. This spreads hosts that start at the same moment."`

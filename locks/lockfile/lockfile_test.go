@@ -160,7 +160,7 @@ func TestRemovedAllTheTime(t *testing.T) {
 		testkit.Must(t, os.Remove(s.path))
 		return real(fd, kind, wait)
 	}
-	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), "all the time")
+	locktest.ExpectError(t, locktest.ExpectFinalError(t, s, "label"), "again and again")
 }
 
 // Another user's file in a directory with the sticky bit can be locked, where

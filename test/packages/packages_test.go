@@ -148,6 +148,8 @@ func TestInstall(t *testing.T) {
 			"Lrwxrwxrwx /bin/golock", "-rwxr-xr-x /libexec/golock/golock-" + version, "-rwxr-xr-x /libexec/golock/lean-" + version,
 			"-rw-r--r-- /share/man/man1/golock.1.gz", "-rw-r--r-- /share/bash-completion/completions/golock",
 			"-rw-r--r-- /share/zsh/site-functions/_golock", "-rw-r--r-- /share/fish/vendor_completions.d/golock.fish",
+			"-rw-r--r-- /share/doc/golock/runbook.md", "-rw-r--r-- /share/doc/golock/pictures/lease.svg",
+			"-rwxr-xr-x /share/doc/golock/examples/jobs/worker",
 		} {
 			if got := tree(t, dir); !slices.Contains(got, want) {
 				t.Errorf("not installed in %q: %s; there is %q", prefix, want, got)
