@@ -49,7 +49,9 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 		o.TLSConfig, dial = config, dialTLS(config, plain)
 	}
 	o.Dialer = watched(dial)
-	return goredis.NewUniversalClient(&o), nil
+	client := goredis.NewUniversalClient(&o)
+	skipGreeting(client, &o)
+	return client, nil
 }
 
 // command is a call of a command of the server.
