@@ -51,8 +51,9 @@ func (i Instant) Sub(j Instant) time.Duration {
 // Term is what one answer of a leased store promises: the slot is ours until
 // TTL after Asked, which was read before the request was written. The zero Term does not end.
 type Term struct {
-	Asked Instant
-	TTL   time.Duration
+	Asked    Instant
+	TTL      time.Duration
+	Distance Distance
 }
 
 // Ends reports whether the lease ends unless it is renewed.

@@ -100,7 +100,7 @@ func (s *statusServer) answer(ctx context.Context, q held.Question) error {
 	case q != held.Still:
 		return errors.New("that question is not known: the golock that holds the slot is of another version")
 	}
-	ctx, cancel := context.WithTimeout(ctx, renewal.TryLimit(l.lease.Term().TTL))
+	ctx, cancel := context.WithTimeout(ctx, renewal.TryLimit(l.lease.Term()))
 	defer cancel()
 	err := l.lease.Confirm(ctx)
 	if errors.Is(err, locks.ErrLost) {

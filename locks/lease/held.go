@@ -27,7 +27,7 @@ type Lease struct {
 const releaseLimit = 2 * time.Second
 
 func newLease(store string, e Entry, a Answer, sent locks.Instant) *Lease {
-	return &Lease{store: store, entry: e, grant: a.Grant, epoch: a.Epoch, term: locks.Term{Asked: sent, TTL: a.TTL}}
+	return &Lease{store: store, entry: e, grant: a.Grant, epoch: a.Epoch, term: a.term(sent)}
 }
 
 // Attach implements locks.Leases. The first renewal tells what is not known yet, as the
@@ -87,7 +87,7 @@ func (l *Lease) renewed(a Answer, sent locks.Instant) error {
 	defer l.mu.Unlock()
 	l.grant, l.epoch = a.Grant, a.Epoch
 	if sent > l.term.Asked {
-		l.term = locks.Term{Asked: sent, TTL: a.TTL}
+		l.term = a.term(sent)
 	}
 	return nil
 }

@@ -54,7 +54,9 @@ type Answer struct {
 	queue.Outcome
 	Grant locks.Grant   `json:"-"` // Granted, Held
 	TTL   time.Duration `json:"-"` // Granted, Held
-	Epoch string        // the stretch of time in which the store forgot nothing
+	// Granted, Held: how far away the store is.
+	Distance locks.Distance `json:"-"`
+	Epoch    string         // the stretch of time in which the store forgot nothing
 
 	Nap queue.Nap `json:"-"` // Queued: how to wait until it asks again
 	// Queued, Busy, Nested: there is room, but nothing is granted for this long, and why.
@@ -65,6 +67,11 @@ type Answer struct {
 	Holders  []locks.Entry `json:"-"` // Busy, Nested
 	Replaced []locks.Entry `json:"-"` // Granted, Queued: whom it evicted
 	Doubtful bool          `json:"-"` // an earlier attempt, whose answer was lost, may have done the step
+}
+
+// term is that of a grant or a renewal that was asked for at that moment.
+func (a *Answer) term(sent locks.Instant) locks.Term {
+	return locks.Term{Asked: sent, TTL: a.TTL, Distance: a.Distance}
 }
 
 // Entry is an engine's view of one entry. Several goroutines may call its methods.

@@ -98,9 +98,11 @@ const (
 	ShortAttempt = 4 * time.Second
 )
 
-// AttemptLimit bounds an attempt for an entry of that TTL: it must leave time for others.
-func AttemptLimit(ttl time.Duration) time.Duration {
-	return min(max(ttl/3, shortestAttempt), LongestAttempt)
+// AttemptLimit bounds an attempt for an entry of that TTL: it must leave time for others. Where the store is
+// far away it is long enough to connect and to try once more what got lost.
+func AttemptLimit(ttl time.Duration, d locks.Distance) time.Duration {
+	limit := min(max(ttl/3, shortestAttempt), LongestAttempt)
+	return max(limit, min(2*d.Renewal(), NewcomerAttempt))
 }
 
 // RetryPause is the longest first pause between two attempts. Later ones grow up to longestPause,

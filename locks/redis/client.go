@@ -48,7 +48,7 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 	if config != nil {
 		o.TLSConfig, dial = config, dialTLS(config, plain)
 	}
-	o.Dialer = watched(dial)
+	o.Dialer = watched(dial, t.Trips)
 	client := goredis.NewUniversalClient(&o)
 	skipGreeting(client, &o)
 	return client, nil
@@ -64,7 +64,7 @@ func attempt[T any](ctx context.Context, s *Store, ttl time.Duration, ask comman
 	if err != nil {
 		return answer, err
 	}
-	bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(ttl))
+	bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(ttl, s.distance()))
 	answer, err = lease.Await(ctx, func() (answer T, err error) {
 		defer cancel()
 		defer network.Recover(&err)

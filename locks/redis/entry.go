@@ -82,6 +82,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	switch a.Verdict {
 	case queue.Granted, queue.Held:
 		a.Grant, a.TTL, a.Replaced = e.record.grant(e.ref), e.ttl, entries
+		a.Distance = e.store.distance()
 	case queue.Queued:
 		e.asked, a.Replaced = sent, entries
 	case queue.Busy, queue.Nested:

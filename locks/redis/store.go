@@ -50,6 +50,17 @@ func Open(address string) (*Store, error) {
 // Abilities implements locks.Store.
 func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
 
+// distance returns how far away the server is. A renewal connects and runs the script.
+func (s *Store) distance() locks.Distance {
+	trips := 2
+	for _, isNeeded := range []bool{s.target.TLS, s.target.client.Password != "", s.target.client.DB != 0, s.target.replicas > 0} {
+		if isNeeded {
+			trips++
+		}
+	}
+	return s.target.Trips.Distance(trips)
+}
+
 // Close implements locks.Store.
 func (s *Store) Close() error {
 	client, err := s.client()

@@ -58,6 +58,19 @@ func Open(address string, d Dialect) (*Store, error) {
 	return s, nil
 }
 
+// distance returns how far away the servers are. A renewal connects, logs in, and makes a step in two
+// round trips.
+func (s *Store) distance() locks.Distance {
+	trips := 5
+	if s.target.TLS {
+		trips += 2
+	}
+	if s.target.Password != "" {
+		trips++
+	}
+	return s.target.Trips.Distance(trips)
+}
+
 // quote writes an identifier, which may have one dot.
 func (s *Store) quote(name string) string {
 	q := s.dialect.Quote
