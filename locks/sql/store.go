@@ -37,6 +37,7 @@ type Store struct {
 	dialect  Dialect
 	table    string                 // quoted
 	host     atomic.Int64           // which of the target's hosts is tried first
+	hung     atomic.Int64           // 1 + the value of host when a commit hung there; 0: none did
 	maxConns atomic.Int64           // that the server allows
 	noNotify atomic.Bool            // connections cannot be woken
 	isBrief  atomic.Bool            // the rows of others are too long for one answer (selectedBrief)
