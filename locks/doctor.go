@@ -77,48 +77,55 @@ const TwoServers = "two may run for as long as two servers accept writes: one th
 	"renewing beside the one that took over. GOLOCK_FENCE does not help then: each gives fences of its own"
 
 const (
-	renewals     = 5               // in a rehearsal
-	rehearsalTTL = 5 * time.Second // after which nothing is left of one that was killed
+	renewals       = 5                // in a rehearsal
+	rehearsalTTL   = 5 * time.Second  // after which nothing is left of one that was killed
+	rehearsalLimit = 10 * time.Second // in which it must be done
 )
 
 // Rehearse takes, renews and gives back the slot of a name made up for it, and forgets the
 // name, which may fail. ttl is that of the runs in question. A server that has just come back
 // grants nothing before its quarantine is over.
 func Rehearse(ctx context.Context, s Store, ttl, quarantine time.Duration) (f Finding, forgotten error) {
-	ctx, cancel := context.WithTimeout(ctx, rehearsalTTL+quarantine)
+	ctx, cancel := context.WithTimeout(ctx, rehearsalLimit+quarantine)
 	defer cancel()
 	ref, err := NewRef("golock doctor")
 	if err != nil {
-		return rehearsed(0, 0, err, ttl), nil
+		return (&rehearsal{}).finding(err, ttl), nil
 	}
 	name := "golock-doctor-" + ref.ID.String()
 	ref.Key = KeyOf(name)
-	join, renew, err := rehearse(ctx, s, Request{Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
-	return rehearsed(join, renew, err, ttl), s.Abilities().Queue.Forget(context.WithoutCancel(ctx), name)
+	tried, err := rehearse(ctx, s, Request{Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: rehearsalTTL, Command: []string{"golock", "doctor"}})
+	return tried.finding(err, ttl), s.Abilities().Queue.Forget(context.WithoutCancel(ctx), name)
 }
 
-// rehearse gives the times of the steps of a run. renew is the median of the renewals, or 0 if the
-// store has no leases.
-func rehearse(ctx context.Context, s Store, q Request) (join, renew time.Duration, err error) {
+// rehearsal has the times of the steps of a run.
+type rehearsal struct {
+	join, renew time.Duration // renew is the median of the renewals, or 0 if the store has no leases
+	distance    Distance
+}
+
+// rehearse makes the steps of a run.
+func rehearse(ctx context.Context, s Store, q Request) (tried rehearsal, err error) {
 	began := BootTime()
 	ticket, err := s.Join(ctx, q)
 	if err != nil {
-		return 0, 0, fmt.Errorf("taking a slot: %w", err)
+		return tried, fmt.Errorf("taking a slot: %w", err)
 	}
 	lease, err := ticket.Wait(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("waiting for a slot: %w", err)
+		return tried, fmt.Errorf("waiting for a slot: %w", err)
 	}
-	join = BootTime().Sub(began)
+	tried.join = BootTime().Sub(began)
 	if lease.Term().Ends() {
-		renew, err = timeOfRenewal(ctx, lease)
+		tried.renew, err = timeOfRenewal(ctx, lease)
+		tried.distance = lease.Term().Distance
 	}
 	released, cancel := context.WithTimeout(context.WithoutCancel(ctx), rehearsalTTL)
 	defer cancel()
 	if failed := lease.Release(released); err == nil && failed != nil {
 		err = fmt.Errorf("giving the slot back: %w", failed)
 	}
-	return join, renew, err
+	return tried, err
 }
 
 // timeOfRenewal gives the median time of a renewal.
@@ -139,11 +146,13 @@ func timeOfRenewal(ctx context.Context, l Lease) (time.Duration, error) {
 	return took[renewals/2], nil
 }
 
-// rehearsed tells how a rehearsal went.
-func rehearsed(join, renew time.Duration, err error, ttl time.Duration) Finding {
-	limit := min(ttl/10, time.Second) // an attempt to renew a lease is given up after this time
+// finding tells how a rehearsal went.
+func (r *rehearsal) finding(err error, ttl time.Duration) Finding {
+	join, renew := r.join, r.renew
+	limit := Term{TTL: ttl, Distance: r.distance}.RenewalLimit() // after this time a renewal is given up
+	least := r.distance.LeastTTL()
 	nearer := "a store that is nearer"
-	if renew < time.Second { // no TTL makes limit longer than a second
+	if renew < time.Second { // at a store that is near, no TTL makes limit longer than a second
 		nearer = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * renew).Round(time.Second))
 	}
 	var found Findings
@@ -152,6 +161,13 @@ func rehearsed(join, renew time.Duration, err error, ttl time.Duration) Finding 
 			When: err != nil, Level: Problem,
 			What: fmt.Sprint(err),
 			Why:  "a run would fail at the same step",
+		},
+		Row{
+			When: ttl < least, Level: Problem,
+			What: fmt.Sprintf("a round trip takes %v, a renewal that has to connect first %v: too long for a TTL of %v",
+				short(r.distance.Trip), short(r.distance.Renewal()), ttl),
+			Why: "the lease of a command may run out when its connection is lost",
+			Fix: fmt.Sprintf("--ttl of at least %v, or a store that is nearer", least),
 		},
 		Row{
 			When: renew > limit, Level: Problem,

@@ -7,7 +7,6 @@ import (
 	"syscall"
 
 	"golock/locks"
-	"golock/runner/renewal"
 	"golock/signals"
 )
 
@@ -17,7 +16,7 @@ func takenBack(err error) error { return fmt.Errorf("the slot was taken back: %w
 // tooLate is the outcome of a lease that ended before the command could begin. The store says why: an
 // eviction is as one from the queue, everything else an outage.
 func (r *Run) tooLate(lease locks.Lease, err error) *Outcome {
-	ctx, cancel := context.WithTimeout(context.Background(), renewal.TryLimit(lease.Term()))
+	ctx, cancel := context.WithTimeout(context.Background(), lease.Term().RenewalLimit())
 	defer cancel()
 	_, why := lease.Renew(ctx)
 	if evicted, ok := errors.AsType[*locks.EvictedError](why); ok {

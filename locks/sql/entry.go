@@ -96,7 +96,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 // isFar reports whether connecting takes so long that each renewal would be at the limit of an attempt.
 // Then a holder keeps its connection.
 func (e *entry) isFar() bool {
-	return 2*e.store.distance().Renewal() > min(e.row.ttl/10, time.Second)
+	return 2*e.store.distance().Renewal() > locks.NearRenewalLimit(e.row.ttl)
 }
 
 // addGrant completes an answer with what the entry has.

@@ -52,28 +52,16 @@ type answer struct {
 	err  error
 }
 
-// PerTTL is the number of renewals in a TTL, if none fails.
-const PerTTL = 3
-
 // stopLimit limits how long Stop waits.
 const stopLimit = 60 * time.Millisecond
 
-// TryLimit limits the time of a renewal. Where the store is far away, a renewal may connect and wait
-// for what got lost on the way.
-func TryLimit(t locks.Term) time.Duration {
-	return max(tryLimitNear(t.TTL), min(2*t.Distance.Renewal(), t.TTL/PerTTL))
-}
-
-// tryLimitNear is TryLimit where the store is near.
-func tryLimitNear(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
-
 // retryPause is the time between a failed renewal and the next one. With it an outage does no harm
-// if it is shorter than 2/3 TTL - the stop window - 1.5 tryLimitNear: an attempt that hangs may take
-// one TryLimit to fail after the outage.
+// if it is shorter than 2/3 TTL - the stop window - 1.5 locks.NearRenewalLimit: an attempt that hangs
+// may take one locks.Term.RenewalLimit to fail after the outage.
 func retryPause(ttl time.Duration) time.Duration { return min(ttl/40, 100*time.Millisecond) }
 
-// renewInterval is a third of the TTL. The promise at retryPause leaves half a tryLimitNear for that
-// pause, the drift of clocks (locks.Term.End), KILL if there is no stop window, and the renewal itself.
+// renewInterval is a third of the TTL. The promise at retryPause leaves half a NearRenewalLimit for
+// that pause, the drift of clocks (locks.Term.End), KILL if there is no stop window, and the renewal itself.
 // Where these take more, as with a long TTL or a store that is far away, the interval is shorter by the
 // difference. A tenth of the TTL is the shortest interval: the promise does not hold then.
 func renewInterval(t locks.Term, killAfter time.Duration) time.Duration {
@@ -81,10 +69,10 @@ func renewInterval(t locks.Term, killAfter time.Duration) time.Duration {
 	ttl := t.TTL
 	drift := ttl - locks.Term{TTL: ttl}.End().Sub(0)
 	kill := stopWindow(ttl, killAfter) - min(killAfter, ttl/6)
-	longer := TryLimit(t) - tryLimitNear(ttl)
+	longer := t.RenewalLimit() - locks.NearRenewalLimit(ttl)
 	renewal := max(nearRenewal, t.Distance.Renewal())
-	needed := retryPause(ttl) + drift + kill + longer + renewal - tryLimitNear(ttl)/2
-	return max(ttl/PerTTL-max(needed, 0), ttl/10)
+	needed := retryPause(ttl) + drift + kill + longer + renewal - locks.NearRenewalLimit(ttl)/2
+	return max(ttl/locks.PerTTL-max(needed, 0), ttl/10)
 }
 
 // isFar reports whether the store is too far away for the TTL: the lease may not outlive the loss of a
@@ -189,7 +177,7 @@ func (r *Renewer) Step() {
 	if !r.Final && r.answers == nil && (r.hinted.Load() || now >= r.next) {
 		r.answers = make(chan answer, 1)
 		r.hinted.Store(false)
-		go r.ask(TryLimit(r.Term), r.answers)
+		go r.ask(r.Term.RenewalLimit(), r.answers)
 	}
 }
 
