@@ -24,6 +24,9 @@ func (t Term) RenewalLimit() time.Duration {
 	return max(NearRenewalLimit(t.TTL), min(2*t.Distance.Renewal(), t.TTL/PerTTL))
 }
 
+// IsTooFar reports whether a lease would most likely be lost, even if nothing goes wrong.
+func (t Term) IsTooFar() bool { return 2*t.TTL < 3*t.Distance.Renewal() }
+
 // LeastTTL returns the shortest lease time that outlives the loss of a connection: two attempts fit
 // between the time of a renewal and the stop signal.
 func (d Distance) LeastTTL() time.Duration {
