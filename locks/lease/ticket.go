@@ -177,9 +177,11 @@ func (t *Ticket) keepable(ctx context.Context) (locks.Lease, error) {
 	})
 }
 
-// why is the error of a waiting that ctx has ended.
+// why is the error of a waiting that ctx has ended. A server that has just refused for a reason that passes, as
+// it has no connection left, is there: there was no slot in time, as after any other answer.
 func (t *Ticket) why(ctx context.Context, outage error) error {
-	if outage != nil {
+	isThere := !t.postponed && ctx.Err() != nil && IsPassing(outage)
+	if outage != nil && !isThere {
 		return outageOf(t.store, outage)
 	}
 	if q := t.quarantine; q != nil && time.Now().Before(q.End) {
