@@ -27,10 +27,14 @@ func (t Term) RenewalLimit() time.Duration {
 // IsTooFar reports whether a lease would most likely be lost, even if nothing goes wrong.
 func (t Term) IsTooFar() bool { return 2*t.TTL < 3*t.Distance.Renewal() }
 
-// LeastTTL returns the shortest lease time that outlives the loss of a connection: two attempts fit
-// between the time of a renewal and the stop signal.
+// leastRenewals is the number of renewals that have to connect first for which a TTL must have time.
+// Two attempts then fit between the time of a renewal and the stop signal.
+const leastRenewals = 3
+
+// IsFar reports whether the store is so far away that the lease may not outlive the loss of a connection.
+func (t Term) IsFar() bool { return t.TTL < leastRenewals*t.Distance.Renewal() }
+
+// LeastTTL returns the shortest lease time, in whole seconds, that outlives the loss of a connection.
 func (d Distance) LeastTTL() time.Duration {
-	const renewals = 3
-	least := renewals * d.Renewal()
-	return (least + time.Second - 1).Truncate(time.Second)
+	return (leastRenewals*d.Renewal() + time.Second - 1).Truncate(time.Second)
 }

@@ -149,8 +149,8 @@ func timeOfRenewal(ctx context.Context, l Lease) (time.Duration, error) {
 // finding tells how a rehearsal went.
 func (r *rehearsal) finding(err error, ttl time.Duration) Finding {
 	join, renew := r.join, r.renew
-	limit := Term{TTL: ttl, Distance: r.distance}.RenewalLimit() // after this time a renewal is given up
-	least := r.distance.LeastTTL()
+	term := Term{TTL: ttl, Distance: r.distance}
+	limit := term.RenewalLimit() // after this time a renewal is given up
 	nearer := "a store that is nearer"
 	if renew < time.Second { // at a store that is near, no TTL makes limit longer than a second
 		nearer = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * renew).Round(time.Second))
@@ -163,11 +163,11 @@ func (r *rehearsal) finding(err error, ttl time.Duration) Finding {
 			Why:  "a run would fail at the same step",
 		},
 		Row{
-			When: ttl < least, Level: Problem,
+			When: term.IsFar(), Level: Problem,
 			What: fmt.Sprintf("a round trip takes %v, a renewal that has to connect first %v: too long for a TTL of %v",
 				short(r.distance.Trip), short(r.distance.Renewal()), ttl),
 			Why: "the lease of a command may run out when its connection is lost",
-			Fix: fmt.Sprintf("--ttl of at least %v, or a store that is nearer", least),
+			Fix: fmt.Sprintf("--ttl of at least %v, or a store that is nearer", r.distance.LeastTTL()),
 		},
 		Row{
 			When: renew > limit, Level: Problem,

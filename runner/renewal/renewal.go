@@ -75,10 +75,6 @@ func renewInterval(t locks.Term, killAfter time.Duration) time.Duration {
 	return max(ttl/locks.PerTTL-max(needed, 0), ttl/10)
 }
 
-// isFar reports whether the store is too far away for the TTL: the lease may not outlive the loss of a
-// connection.
-func isFar(t locks.Term) bool { return t.TTL < t.Distance.LeastTTL() }
-
 // killTime is the time between KILL and the end of the lease. On a busy machine a process needs
 // time to die.
 func killTime(ttl time.Duration) time.Duration { return min(ttl/20, 500*time.Millisecond) }
@@ -97,7 +93,7 @@ func New(lease locks.Lease, clock locks.Clock, killAfter time.Duration, wake fun
 		Window: stopWindow(term.TTL, killAfter),
 		Term:   term, next: term.Asked.Add(renewInterval(term, killAfter)),
 	}
-	if isFar(term) { // another answer tells whether the server was only busy
+	if term.IsFar() { // another answer tells whether the server was only busy
 		r.next = clock()
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -227,7 +223,7 @@ func (r *Renewer) answered(a answer) {
 // warnOfDistance warns once of a store that is too far away for the TTL. It is called after a renewal:
 // the answer to the first request alone may have been late for another reason.
 func (r *Renewer) warnOfDistance() {
-	if r.warned || !isFar(r.Term) {
+	if r.warned || !r.Term.IsFar() {
 		return
 	}
 	r.warned = true
