@@ -51,8 +51,9 @@ func (i Instant) Sub(j Instant) time.Duration {
 // Term is what an answer of a store with leases promises: the slot is held until TTL after Asked, a
 // moment before the request was sent. The zero Term does not end.
 type Term struct {
-	Asked Instant
-	TTL   time.Duration
+	Asked    Instant
+	TTL      time.Duration
+	Distance Distance
 }
 
 // Ends reports whether the lease ends unless it is renewed.

@@ -76,48 +76,55 @@ const TwoServers = "two may run for as long as two servers accept writes: one th
 	"renewing beside the one that took over. GOLOCK_FENCE does not help then: each gives fences of its own"
 
 const (
-	renewals    = 5               // the number of renewals of the test lock
-	testLockTTL = 5 * time.Second // after this time the store has dropped the entry of a killed test lock
+	renewals      = 5                // the number of renewals of the test lock
+	testLockTTL   = 5 * time.Second  // after this time the store has dropped the entry of a killed test lock
+	testLockLimit = 10 * time.Second // the time in which all steps must be done
 )
 
 // TryTestLock takes, renews and gives back the slot of a name that it makes up, and then makes the store
 // forget the name; forgotten is the error of that. ttl is the TTL of the user's runs. quarantine is added
 // to the time limit, because a server that has just come back grants nothing before.
 func TryTestLock(ctx context.Context, s Store, ttl, quarantine time.Duration) (f Finding, forgotten error) {
-	ctx, cancel := context.WithTimeout(ctx, testLockTTL+quarantine)
+	ctx, cancel := context.WithTimeout(ctx, testLockLimit+quarantine)
 	defer cancel()
 	ref, err := NewRef("golock doctor")
 	if err != nil {
-		return judgeTestLock(0, 0, err, ttl), nil
+		return (&testLock{}).finding(err, ttl), nil
 	}
 	name := "golock-doctor-" + ref.ID.String()
 	ref.Key = KeyOf(name)
-	join, renew, err := takeTestLock(ctx, s, Request{Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: testLockTTL, Command: []string{"golock", "doctor"}})
-	return judgeTestLock(join, renew, err, ttl), s.Abilities().Queue.Forget(context.WithoutCancel(ctx), name)
+	tried, err := takeTestLock(ctx, s, Request{Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: testLockTTL, Command: []string{"golock", "doctor"}})
+	return tried.finding(err, ttl), s.Abilities().Queue.Forget(context.WithoutCancel(ctx), name)
 }
 
-// takeTestLock returns how long the steps of a run take. renew is the median of the renewals, or 0 if the
-// store has no leases.
-func takeTestLock(ctx context.Context, s Store, q Request) (join, renew time.Duration, err error) {
+// testLock has how long the steps of a run took.
+type testLock struct {
+	join, renew time.Duration // renew is the median of the renewals, or 0 if the store has no leases
+	distance    Distance
+}
+
+// takeTestLock makes the steps of a run.
+func takeTestLock(ctx context.Context, s Store, q Request) (tried testLock, err error) {
 	began := BootTime()
 	ticket, err := s.Join(ctx, q)
 	if err != nil {
-		return 0, 0, fmt.Errorf("taking a slot: %w", err)
+		return tried, fmt.Errorf("taking a slot: %w", err)
 	}
 	lease, err := ticket.Wait(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("waiting for a slot: %w", err)
+		return tried, fmt.Errorf("waiting for a slot: %w", err)
 	}
-	join = BootTime().Sub(began)
+	tried.join = BootTime().Sub(began)
 	if lease.Term().Ends() {
-		renew, err = timeOfRenewal(ctx, lease)
+		tried.renew, err = timeOfRenewal(ctx, lease)
+		tried.distance = lease.Term().Distance
 	}
 	released, cancel := context.WithTimeout(context.WithoutCancel(ctx), testLockTTL)
 	defer cancel()
 	if failed := lease.Release(released); err == nil && failed != nil {
 		err = fmt.Errorf("giving the slot back: %w", failed)
 	}
-	return join, renew, err
+	return tried, err
 }
 
 // timeOfRenewal returns the median time of a renewal.
@@ -138,11 +145,13 @@ func timeOfRenewal(ctx context.Context, l Lease) (time.Duration, error) {
 	return took[renewals/2], nil
 }
 
-// judgeTestLock returns the finding of the test lock.
-func judgeTestLock(join, renew time.Duration, err error, ttl time.Duration) Finding {
-	limit := min(ttl/10, time.Second) // an attempt to renew a lease is given up after this time
+// finding returns the finding of the test lock.
+func (t *testLock) finding(err error, ttl time.Duration) Finding {
+	join, renew := t.join, t.renew
+	term := Term{TTL: ttl, Distance: t.distance}
+	limit := term.RenewalLimit() // after this time a renewal is given up
 	nearer := "a store that is nearer"
-	if renew < time.Second { // no TTL makes limit longer than a second
+	if renew < time.Second { // at a store that is near, no TTL makes limit longer than a second
 		nearer = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * renew).Round(time.Second))
 	}
 	var found Findings
@@ -151,6 +160,13 @@ func judgeTestLock(join, renew time.Duration, err error, ttl time.Duration) Find
 			When: err != nil, Level: Problem,
 			What: fmt.Sprint(err),
 			Why:  "a run would fail at the same step",
+		},
+		Row{
+			When: term.IsFar(), Level: Problem,
+			What: fmt.Sprintf("a round trip takes %v, a renewal that has to connect first %v: too long for a TTL of %v",
+				short(t.distance.Trip), short(t.distance.Renewal()), ttl),
+			Why: "the lease of a command may run out when its connection is lost",
+			Fix: fmt.Sprintf("--ttl of at least %v, or a store that is nearer", t.distance.LeastTTL()),
 		},
 		Row{
 			When: renew > limit, Level: Problem,

@@ -7,7 +7,6 @@ import (
 	"syscall"
 
 	"golock/locks"
-	"golock/runner/renewal"
 	"golock/signals"
 )
 
@@ -23,7 +22,7 @@ func (e *takenBackError) Unwrap() error { return e.error }
 // tooLate is the outcome of a lease that ended before the command could begin. The store says why: an
 // eviction is as one from the queue, everything else an outage.
 func (r *Run) tooLate(lease locks.Lease, err error) *Outcome {
-	ctx, cancel := context.WithTimeout(context.Background(), renewal.TryLimit(lease.Term().TTL))
+	ctx, cancel := context.WithTimeout(context.Background(), lease.Term().RenewalLimit())
 	defer cancel()
 	_, why := lease.Renew(ctx)
 	if evicted, ok := errors.AsType[*locks.EvictedError](why); ok {

@@ -169,7 +169,7 @@ func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
 	}
 	c.mu.Unlock()
 	const trip, early, never = time.Millisecond, 2 * time.Millisecond, time.Hour
-	there, back, late := trip, trip, renewal.TryLimit(c.ttl)-early-trip
+	there, back, late := trip, trip, locks.NearRenewalLimit(c.ttl)-early-trip
 	switch f {
 	case refused:
 		return locks.Term{}, errors.New("a fault made by the test")
@@ -177,7 +177,7 @@ func (l sceneLease) Renew(ctx context.Context) (locks.Term, error) {
 		there = never
 	case tooLate:
 		there = never
-		time.AfterFunc(renewal.TryLimit(c.ttl)+early, func() { _ = c.renewed(f) })
+		time.AfterFunc(locks.NearRenewalLimit(c.ttl)+early, func() { _ = c.renewed(f) })
 	case replyLost:
 		back = never
 	case requestLate:
@@ -221,7 +221,7 @@ func (c *scene) lengths() []time.Duration {
 			}
 		}
 	}
-	return append(ds, renewal.TryLimit(c.ttl)+5*time.Millisecond)
+	return append(ds, locks.NearRenewalLimit(c.ttl)+5*time.Millisecond)
 }
 
 // check checks the promises at a moment at which everybody who is awake has done what is due.
@@ -367,7 +367,7 @@ func (c *scene) begin(t *testing.T, relay *signals.Relay) (end func()) {
 // play goes along one path to its end.
 func (c *scene) play() {
 	// Long enough for all fates to be chosen, and for what follows to show.
-	horizon := time.Now().Add(time.Duration(c.renewals)*(c.ttl/renewal.PerTTL+renewal.TryLimit(c.ttl)) + 4*c.ttl)
+	horizon := time.Now().Add(time.Duration(c.renewals)*(c.ttl/locks.PerTTL+locks.NearRenewalLimit(c.ttl)) + 4*c.ttl)
 	var asleep time.Time // until when golock is stopped
 	for looks := 0; c.alive && c.problem == ""; looks++ {
 		c.settle()

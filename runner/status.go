@@ -8,7 +8,6 @@ import (
 
 	"golock/locks"
 	"golock/runner/held"
-	"golock/runner/renewal"
 )
 
 // statusServer answers other golocks of the same user that ask about the slot by its ID (held,
@@ -106,7 +105,7 @@ func (s *statusServer) answer(ctx context.Context, q held.Question) error {
 	case q != held.Still:
 		return errors.New("that question is not known: the golock that holds the slot is of another version")
 	}
-	ctx, cancel := context.WithTimeout(ctx, renewal.TryLimit(l.lease.Term().TTL))
+	ctx, cancel := context.WithTimeout(ctx, l.lease.Term().RenewalLimit())
 	defer cancel()
 	err := l.lease.Confirm(ctx)
 	if errors.Is(err, locks.ErrLost) {

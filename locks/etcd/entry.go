@@ -81,7 +81,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	case <-ctx.Done():
 		return a, 0, lease.NoAnswer{Cause: ctx.Err()}
 	}
-	limit := lease.AttemptLimit(e.ttl)
+	limit := lease.AttemptLimit(e.ttl, e.store.distance())
 	if step == queue.Join && e.created == 0 {
 		limit = lease.NewcomerAttempt
 	}
@@ -95,6 +95,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	if step == queue.Join {
 		sent = e.asked
 	}
+	a.Distance = e.store.distance()
 	return a, sent, nil
 }
 

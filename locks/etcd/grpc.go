@@ -86,6 +86,7 @@ func (l *link) beginFramed(method string, framed []byte, last bool) (*stream, er
 
 // unary makes a call with one answer.
 func (l *link) unary(ctx context.Context, method string, m message) ([]byte, error) {
+	sent := locks.BootTime()
 	s, err := l.begin(method, m, true)
 	if err != nil {
 		return nil, err
@@ -100,6 +101,7 @@ func (l *link) unary(ctx context.Context, method string, m message) ([]byte, err
 		case ended && answer == nil:
 			return nil, network.Damaged("no message")
 		case ended:
+			l.client.target.Trips.Note(locks.BootTime().Sub(sent))
 			return answer, nil
 		case answer != nil:
 			return nil, network.Damaged("two messages")

@@ -45,6 +45,18 @@ func Open(address string) (*Store, error) {
 // Abilities implements locks.Store.
 func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
 
+// distance returns how far away the cluster is. A renewal connects, prolongs the lease and reads the entry.
+func (s *Store) distance() locks.Distance {
+	trips := 3
+	if s.client.target.TLS {
+		trips++
+	}
+	if s.client.target.user != "" {
+		trips++
+	}
+	return s.client.target.Trips.Distance(trips)
+}
+
 // Close implements locks.Store.
 func (s *Store) Close() error {
 	s.client.close()

@@ -29,7 +29,7 @@ const releaseLimit = 2 * time.Second
 func newLease(t *Ticket, a Answer, sent locks.Instant) *Lease {
 	return &Lease{
 		store: t.store, entry: t.entry, hasHold: t.request.LaterHold() > 0,
-		grant: a.Grant, epoch: a.Epoch, term: locks.Term{Asked: sent, TTL: a.TTL},
+		grant: a.Grant, epoch: a.Epoch, term: a.term(sent),
 	}
 }
 
@@ -101,7 +101,7 @@ func (l *Lease) renewed(a Answer, sent locks.Instant) error {
 	defer l.mu.Unlock()
 	l.grant, l.epoch = a.Grant, a.Epoch
 	if sent > l.term.Asked {
-		l.term = locks.Term{Asked: sent, TTL: a.TTL}
+		l.term = a.term(sent)
 	}
 	return nil
 }

@@ -52,9 +52,10 @@ func Abilities[S interface {
 // left out of the decoding: it would cost each start 0.08 ms.
 type Answer struct {
 	queue.Outcome
-	Grant locks.Grant   `json:"-"` // Granted, Held: what the entry has
-	TTL   time.Duration `json:"-"` // Granted, Held: the TTL of its lease
-	Epoch string        // the stretch of time in which the store forgot nothing
+	Grant    locks.Grant    `json:"-"` // Granted, Held: what the entry has
+	TTL      time.Duration  `json:"-"` // Granted, Held: the TTL of its lease
+	Distance locks.Distance `json:"-"` // Granted, Held: how far away the store is
+	Epoch    string         // the stretch of time in which the store forgot nothing
 
 	Nap queue.Nap `json:"-"` // Queued: how the waiter waits until it asks again
 
@@ -66,6 +67,11 @@ type Answer struct {
 	Holders  []locks.Entry `json:"-"` // Busy, Nested: who has the slots
 	Replaced []locks.Entry `json:"-"` // Granted, Queued: the entries that this one evicted
 	Doubtful bool          `json:"-"` // an earlier attempt, whose answer was lost, may have done the step
+}
+
+// term is that of a grant or a renewal that was asked for at that moment.
+func (a *Answer) term(sent locks.Instant) locks.Term {
+	return locks.Term{Asked: sent, TTL: a.TTL, Distance: a.Distance}
 }
 
 // Entry is an engine's view of one entry. Several goroutines may call its methods.

@@ -98,9 +98,11 @@ const (
 	ShortAttempt = 4 * time.Second
 )
 
-// AttemptLimit is the limit of an attempt for an entry with that TTL. It leaves time for more attempts.
-func AttemptLimit(ttl time.Duration) time.Duration {
-	return min(max(ttl/3, shortestAttempt), LongestAttempt)
+// AttemptLimit is the limit of an attempt for an entry with that TTL. It leaves time for more attempts. If the
+// store is far away, it is long enough to connect and to repeat once what got lost.
+func AttemptLimit(ttl time.Duration, d locks.Distance) time.Duration {
+	limit := min(max(ttl/3, shortestAttempt), LongestAttempt)
+	return max(limit, min(2*d.Renewal(), NewcomerAttempt))
 }
 
 // RetryPause is the longest first pause between two attempts. Later pauses grow up to longestPause, to

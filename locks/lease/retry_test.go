@@ -14,9 +14,10 @@ import (
 // script is an entry whose store gives one error after the other, the last one for ever. nil is a
 // grant.
 type script struct {
-	began time.Time
-	errs  []error
-	asked []time.Duration // when it was asked, since it began
+	began  time.Time
+	queues bool // the first answer is a place in the queue
+	errs   []error
+	asked  []time.Duration // when it was asked, since it began
 }
 
 func (s *script) Ask(_ context.Context, step queue.Step) (Answer, locks.Instant, error) {
@@ -24,11 +25,15 @@ func (s *script) Ask(_ context.Context, step queue.Step) (Answer, locks.Instant,
 		return Answer{Outcome: queue.Outcome{Verdict: queue.Released, Existed: true}}, 0, nil
 	}
 	s.asked = append(s.asked, time.Since(s.began))
+	if s.queues && len(s.asked) == 1 {
+		return Answer{Outcome: queue.Outcome{Verdict: queue.Queued, Place: 30}}, 0, nil
+	}
 	err := s.errs[min(len(s.asked), len(s.errs))-1]
 	return Answer{Outcome: queue.Outcome{Verdict: queue.Granted}}, 0, err
 }
 
-func (*script) Sleep(context.Context, queue.Nap, func()) (Answer, locks.Instant, error) {
+func (*script) Sleep(ctx context.Context, nap queue.Nap, _ func()) (Answer, locks.Instant, error) {
+	Pause(ctx, max(nap.For, shortestPause))
 	return Answer{}, 0, nil
 }
 func (*script) Events() <-chan struct{} { return nil }
@@ -191,4 +196,98 @@ func TestRefusedAfterLogin(t *testing.T) {
 			t.Errorf("it was asked for %v", took)
 		}
 	})
+}
+
+// A waiter whose time is over while the server has no connection for it got no slot in time. It is an outage
+// only if the server was not there.
+func TestTimeIsOver(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		last     error
+		isOutage bool
+	}{
+		{"no connection is left", errNoRoom, false},
+		{"nobody answers", errAway, true},
+		{"only a standby answers", errStandby, true},
+		{"its disk is full", errDisk, true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{queues: true, errs: []error{c.last}, began: time.Now()}
+				engine := NewEngine("store", func(locks.Request) *script { return s }, func(locks.Ref, string) *script { return s })
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				ticket, err := engine.Join(ctx, locks.Request{TTL: 30 * time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = ticket.Wait(ctx)
+				if isOutage := errors.As(err, new(*locks.OutageError)); isOutage != c.isOutage || err == nil {
+					t.Errorf("%v, want an outage: %v", err, c.isOutage)
+				}
+				time.Sleep(leaveLimit)
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// far is an entry of a store whose round trips take so long.
+type far struct {
+	script
+	trip   time.Duration
+	steady int // this many answers come so late, the others are quick
+	steps  []queue.Step
+}
+
+func (f *far) Ask(_ context.Context, step queue.Step) (Answer, locks.Instant, error) {
+	f.steps = append(f.steps, step)
+	sent := locks.Instant(time.Now().UnixNano())
+	time.Sleep(f.trip)
+	a := Answer{Outcome: queue.Outcome{Verdict: queue.Granted, Existed: true}, TTL: time.Second}
+	if step == queue.Renew {
+		a.Verdict = queue.Held
+	}
+	if len(f.steps) <= f.steady {
+		a.Distance = locks.Distance{Trip: f.trip, Trips: 5}
+	}
+	return a, sent, nil
+}
+
+// A lease that the distance would lose is refused, and given back. One late answer does not tell.
+func TestTooFar(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		trip   time.Duration
+		steady int
+		want   string
+	}{
+		{"near", time.Millisecond, 9, ""},
+		{"far", 100 * time.Millisecond, 9, ""},
+		{"too far", 200 * time.Millisecond, 9, "store: a lease of 1s would be lost: a round trip takes 200ms, and a renewal that has to " +
+			"connect first 1s (--ttl of at least 3s, or a store that is nearer)"},
+		{"busy at first", 200 * time.Millisecond, 2, ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &far{trip: c.trip, steady: c.steady}
+				engine := NewEngine("store", func(locks.Request) *far { return s }, func(locks.Ref, string) *far { return s })
+				ticket, err := engine.Join(context.Background(), locks.Request{TTL: time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = ticket.Wait(context.Background())
+				got := ""
+				if err != nil {
+					got = err.Error()
+				}
+				time.Sleep(leaveLimit)
+				synctest.Wait()
+				isGivenBack := s.steps[len(s.steps)-1] == queue.Leave
+				if got != c.want || isGivenBack != (c.want != "") {
+					t.Errorf("%q, want %q; steps %v", got, c.want, s.steps)
+				}
+			})
+		})
+	}
 }

@@ -124,7 +124,8 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			giveUp(&t.request, t.store, t.entry)
 			return nil, err
 		case a.Verdict == queue.Granted:
-			return newLease(t, a, sent), nil
+			t.lease = newLease(t, a, sent)
+			return t.keepable(ctx)
 		case ctx.Err() != nil:
 			giveUp(&t.request, t.store, t.entry)
 			return nil, t.why(ctx, outage)
@@ -150,12 +151,37 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			outage, nap = err, queue.Nap{For: min(pauses.next(), queue.AskEvery(t.request.TTL)), KeepsConnection: true}
 		}
 	}
-	return t.lease, nil
+	return t.keepable(ctx)
 }
 
-// why returns the error of a Wait that ctx has ended.
+// keepable returns the lease. If the store is so far away that the lease would be lost, keepable gives it
+// back and returns an error. A few more answers show whether the store was only busy.
+func (t *Ticket) keepable(ctx context.Context) (locks.Lease, error) {
+	const answers = 2
+	for range answers {
+		if !t.lease.Term().IsTooFar() {
+			return t.lease, nil
+		}
+		_, _ = t.lease.Renew(ctx)
+	}
+	term := t.lease.Term()
+	if !term.IsTooFar() {
+		return t.lease, nil
+	}
+	giveUp(&t.request, t.store, t.entry)
+	d := term.Distance
+	return nil, Located(t.store, &Refusal{
+		Err: fmt.Errorf("a lease of %v would be lost: a round trip takes %v, and a renewal that has to connect first %v",
+			term.TTL, d.Trip.Round(time.Millisecond), d.Renewal().Round(time.Millisecond)),
+		Hint: fmt.Sprintf("--ttl of at least %v, or a store that is nearer", d.LeastTTL()),
+	})
+}
+
+// why returns the error of a Wait that ctx has ended. A server that has just refused for a passing reason, such
+// as a full connection limit, is there: there was no slot in time, as after any other answer.
 func (t *Ticket) why(ctx context.Context, outage error) error {
-	if outage != nil {
+	isThere := !t.postponed && ctx.Err() != nil && IsPassing(outage)
+	if outage != nil && !isThere {
 		return outageOf(t.store, outage)
 	}
 	if q := t.quarantine; q != nil && time.Now().Before(q.End) {

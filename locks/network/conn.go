@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"sync"
+
+	"golock/locks"
 )
 
 // AnswerSize limits the size of an answer. A list of 10,000 entries with all their facts fits into
@@ -29,10 +31,14 @@ type Conn struct {
 	mu       sync.Mutex // guards the fields below
 	protocol Protocol
 	fault    error
+	trips    *Trips
+	sent     locks.Instant // when the last request was sent; 0 if something has come since
 }
 
-// Watch wraps a connection, so that a Protocol checks it.
-func Watch(c net.Conn, p Protocol) *Conn { return &Conn{Conn: c, protocol: p} }
+// Watch wraps a connection, so that a Protocol checks it, and the round trips on it are measured.
+func Watch(c net.Conn, p Protocol, trips *Trips) *Conn {
+	return &Conn{Conn: c, protocol: p, trips: trips}
+}
 
 // Fault returns what the Protocol has refused, or nil. Some libraries hide the error of a read.
 func (c *Conn) Fault() error {
@@ -43,7 +49,10 @@ func (c *Conn) Fault() error {
 
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	fault := c.check(func() error { return c.protocol.Received(b[:n]) })
+	fault := c.check(func() error {
+		c.measure(n)
+		return c.protocol.Received(b[:n])
+	})
 	if fault != nil {
 		return 0, fault
 	}
@@ -51,11 +60,22 @@ func (c *Conn) Read(b []byte) (int, error) {
 }
 
 func (c *Conn) Write(b []byte) (int, error) {
-	fault := c.check(func() error { return c.protocol.Sent(b) })
+	fault := c.check(func() error {
+		c.sent = locks.BootTime()
+		return c.protocol.Sent(b)
+	})
 	if fault != nil {
 		return 0, fault
 	}
 	return c.Conn.Write(b)
+}
+
+// measure notes a round trip when n bytes have come. The caller has locked c.mu.
+func (c *Conn) measure(n int) {
+	if n > 0 && c.sent > 0 {
+		c.trips.Note(locks.BootTime().Sub(c.sent))
+		c.sent = 0
+	}
 }
 
 // check calls the Protocol. After a refusal it closes the connection.

@@ -164,10 +164,12 @@ type Options struct {
 	ca         string
 	cert, key  string
 	serverName string
+
+	Trips *Trips // the round trips to the servers of the URL
 }
 
 // NewOptions returns the default options.
-func NewOptions() Options { return Options{Quarantine: 3 * time.Second} }
+func NewOptions() Options { return Options{Quarantine: 3 * time.Second, Trips: &Trips{}} }
 
 // Set sets an option, and reports whether Options knows it.
 func (o *Options) Set(name, value string) (known bool, err error) {

@@ -24,15 +24,16 @@ func clientOptions() goredis.UniversalOptions {
 	return goredis.UniversalOptions{
 		Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		DialTimeout: lease.LongestAttempt, ReadTimeout: lease.LongestAttempt, WriteTimeout: lease.LongestAttempt,
+		DialTimeout: lease.LongestAttempt, ReadTimeout: lease.NewcomerAttempt, WriteTimeout: lease.LongestAttempt,
 		PoolSize: 64, MaxIdleConns: 1, PoolTimeout: lease.LongestAttempt, PipelinePoolSize: -1,
 		ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
-// connect makes the client that the URL asks for. Its only I/O is to read the certificates.
-func (t *target) connect() (goredis.UniversalClient, error) {
+// connect makes the client that the URL asks for. Its only I/O is to read the certificates. reached is
+// called when a server has taken a connection.
+func (t *target) connect(reached func()) (goredis.UniversalClient, error) {
 	goredis.SetLogger(&logging.VoidLogger{}) // the library would log on standard error
 	config, err := t.Config("")
 	if err != nil {
@@ -48,8 +49,15 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 	if config != nil {
 		o.TLSConfig, dial = config, dialTLS(config, plain)
 	}
-	o.Dialer = watched(dial)
-	return goredis.NewUniversalClient(&o), nil
+	if t.kind == sentinel { // a sentinel that is there does not make a master
+		reached = func() {}
+	}
+	o.Dialer = watched(func(ctx context.Context, transport, address string) (net.Conn, error) {
+		return network.Reach(ctx, dial, transport, address, reached)
+	}, t.Trips)
+	client := goredis.NewUniversalClient(&o)
+	skipGreeting(client, &o)
+	return client, nil
 }
 
 // command is a call of a command of the server.
@@ -57,12 +65,12 @@ type command[T any] func(context.Context, goredis.UniversalClient) (T, error)
 
 // attempt runs a command once. It returns when ctx ends. The client does not notice that, so a
 // command under way ends later, within the limit of an attempt.
-func attempt[T any](ctx context.Context, s *Store, ttl time.Duration, ask command[T]) (answer T, err error) {
+func attempt[T any](ctx context.Context, s *Store, limit time.Duration, ask command[T]) (answer T, err error) {
 	client, err := s.client()
 	if err != nil {
 		return answer, err
 	}
-	bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(ttl))
+	bound, cancel := context.WithTimeout(ctx, limit)
 	answer, err = lease.Await(ctx, func() (answer T, err error) {
 		defer cancel()
 		defer network.Recover(&err)
@@ -71,12 +79,17 @@ func attempt[T any](ctx context.Context, s *Store, ttl time.Duration, ask comman
 	return answer, s.judge(err)
 }
 
+// attemptLimit bounds an attempt for an entry of that TTL.
+func (s *Store) attemptLimit(ttl time.Duration) time.Duration {
+	return lease.AttemptLimit(ttl, s.distance())
+}
+
 // ask repeats attempts until the server answers. It is for commands that concern no entry.
 func ask[T any](ctx context.Context, s *Store, c command[T]) (answer T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
 	err = lease.Retry(ctx, s.URL(), func() (err error) {
-		answer, err = attempt(ctx, s, lease.DefaultTTL, c)
+		answer, err = attempt(ctx, s, s.attemptLimit(lease.DefaultTTL), c)
 		return err
 	})
 	return answer, lease.Located(s.URL(), err)

@@ -49,7 +49,7 @@ func speaksRedis(ctx context.Context, plain *net.Dialer, addr string) bool {
 	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
 	defer cancel()
 	o := clientOptions()
-	o.Addrs, o.Dialer = []string{addr}, watched(plain.DialContext)
+	o.Addrs, o.Dialer = []string{addr}, watched(plain.DialContext, nil)
 	client := goredis.NewClient(o.Simple())
 	defer client.Close()
 	err := client.Ping(ctx).Err()

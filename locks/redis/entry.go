@@ -45,6 +45,9 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref, locks.ReplacedBy(r))
 	e.learn("", newRecord(r))
 	e.hold = wholeMillis(r.LaterHold())
+	if r.Connected != nil {
+		s.reached.Store(&r.Connected)
+	}
 	e.call.Name, e.call.Within, e.call.NoWait, e.call.MaxQueue = r.Name, queue.Enclosing(r), r.NoWait, r.MaxQueue
 	return e
 }
@@ -56,11 +59,14 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		defer e.mu.Unlock()
 		return a, 0, e.fault
 	}
-	ttl, c := e.ttl, e.callOf(step)
+	limit, c := e.store.attemptLimit(e.ttl), e.callOf(step)
+	if step == queue.Join && e.record != nil && e.record.Ticket == 0 {
+		limit = max(limit, e.store.target.newcomerAttempt())
+	}
 	e.mu.Unlock()
 
 	sent = e.store.clock()
-	r, err := attempt(ctx, e.store, ttl, e.store.runScript(c))
+	r, err := attempt(ctx, e.store, limit, e.store.runScript(c))
 	if err != nil {
 		return a, sent, err
 	}
@@ -84,6 +90,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	switch a.Verdict {
 	case queue.Granted, queue.Held:
 		a.Grant, a.TTL, a.Replaced = e.record.grant(e.ref), e.ttl, entries
+		a.Distance = e.store.distance()
 	case queue.Queued:
 		e.asked, a.Replaced = sent, entries
 	case queue.Busy, queue.Nested:

@@ -18,18 +18,18 @@ import (
 	"golock/test/testkit"
 )
 
-// Two round trips take a free slot: the greeting and one script run.
+// A free slot takes one request, after that for the connection. A login takes another one.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	_, direct, proxy, behind := startProxy(t)
 	locktest.Release(t, locktest.AcquireAtOnce(t, direct, "n")) // the server knows the script now
 	l := locktest.AcquireAtOnce(t, behind, "n")
-	if got := len(proxy.Requests()); got != 2 {
-		t.Errorf("%d requests, want 2", got)
+	if got := len(proxy.Requests()); got != 1 {
+		t.Errorf("%d requests, want 1", got)
 	}
 	locktest.Release(t, l)
-	if got := len(proxy.Requests()); got != 3 {
-		t.Errorf("%d requests after the release, want 3", got)
+	if got := len(proxy.Requests()); got != 2 {
+		t.Errorf("%d requests after the release, want 2", got)
 	}
 }
 

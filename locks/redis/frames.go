@@ -277,14 +277,14 @@ func isMessage(width int, parts []part) bool {
 	return false
 }
 
-// watched makes connections whose replies are checked.
-func watched(dial dialer) dialer {
+// watched makes connections whose replies are checked and whose round trips are measured.
+func watched(dial dialer, trips *network.Trips) dialer {
 	return func(ctx context.Context, transport, address string) (net.Conn, error) {
 		conn, err := dial(ctx, transport, address)
 		if err != nil {
 			return nil, err
 		}
-		c := network.Watch(conn, &frames{})
+		c := network.Watch(conn, &frames{}, trips)
 		if raw, ok := conn.(syscall.Conn); ok { // the library tests whether the connection is still open
 			return socket{c, raw}, nil
 		}

@@ -87,7 +87,7 @@ func FuzzFrames(f *testing.F) {
 			o := clientOptions()
 			o.Dialer = watched(func(context.Context, string, string) (net.Conn, error) {
 				return server.Canned(append([]byte("*0\r\n"), text...)), nil // the first answers HELLO
-			})
+			}, nil)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			c := goredis.NewClient(o.Simple())

@@ -28,8 +28,9 @@ type Store struct {
 	script   *goredis.Script
 	client   func() (goredis.UniversalClient, error) // makes the client at the first call
 	clock    locks.Clock
-	noRunID  atomic.Bool // the server does not tell its run_id
-	noPubSub atomic.Bool // the server does not permit this user to subscribe
+	reached  atomic.Pointer[func()] // called when a server has taken a connection; nil if nobody wants to know
+	noRunID  atomic.Bool            // the server does not tell its run_id
+	noPubSub atomic.Bool            // the server does not permit this user to subscribe
 }
 
 var _ locks.Store = (*Store)(nil)
@@ -42,13 +43,33 @@ func Open(address string) (*Store, error) {
 		return nil, err
 	}
 	script := goredis.NewScript(queueScript + stepsScript)
-	s := &Store{target: t, script: script, clock: locks.BootTime, client: sync.OnceValues(t.connect)}
+	s := &Store{target: t, script: script, clock: locks.BootTime}
+	s.client = sync.OnceValues(func() (goredis.UniversalClient, error) { return t.connect(s.noteReached) })
 	s.Engine = lease.NewEngine(t.url, s.newEntry, s.entryOf)
 	return s, nil
 }
 
 // Abilities implements locks.Store.
 func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
+
+// noteReached tells the last newcomer that a server has taken a connection.
+func (s *Store) noteReached() {
+	reached := s.reached.Load()
+	if reached != nil {
+		(*reached)()
+	}
+}
+
+// distance returns how far away the server is. A renewal connects and runs the script.
+func (s *Store) distance() locks.Distance {
+	trips := 2
+	for _, isNeeded := range []bool{s.target.TLS, s.target.client.Password != "", s.target.client.DB != 0, s.target.replicas > 0} {
+		if isNeeded {
+			trips++
+		}
+	}
+	return s.target.Trips.Distance(trips)
+}
 
 // Close implements locks.Store.
 func (s *Store) Close() error {

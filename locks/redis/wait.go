@@ -54,7 +54,7 @@ func (e *entry) accept(m *message) (a lease.Answer, sent locks.Instant) {
 		return a, 0
 	}
 	e.learn(m.Epoch, r)
-	return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Granted}, Grant: r.grant(e.ref), TTL: e.ttl, Epoch: m.Epoch}, e.asked
+	return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Granted}, Grant: r.grant(e.ref), TTL: e.ttl, Distance: e.store.distance(), Epoch: m.Epoch}, e.asked
 }
 
 // listenDelay is the time before a holder subscribes. Most short commands have ended by then.

@@ -204,7 +204,7 @@ func TestTerm(t *testing.T) {
 	})
 	now.Store(1000)
 	holder := locktest.AcquireAtOnce(t, s, "n", locktest.TTL(7*time.Second))
-	if got := holder.Term(); got != (locks.Term{Asked: 1000, TTL: 7 * time.Second}) {
+	if got := holder.Term(); got.Asked != 1000 || got.TTL != 7*time.Second {
 		t.Errorf("term %+v", got)
 	}
 	now.Store(2000)
@@ -221,7 +221,7 @@ func TestTerm(t *testing.T) {
 	}
 	attached := s.Attach(w.Lease.Grant().Ref)
 	now.Store(30000)
-	if term, err := attached.Renew(background); err != nil || term != (locks.Term{Asked: 30000, TTL: 9 * time.Second}) {
+	if term, err := attached.Renew(background); err != nil || term.Asked != 30000 || term.TTL != 9*time.Second {
 		t.Errorf("Renew = %+v, %v", term, err)
 	}
 }

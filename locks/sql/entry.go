@@ -15,7 +15,8 @@ import (
 // A holder's connection is open for a moment after the grant and during each
 // renewal: databases have few, and most short commands have ended by then. While
 // somebody waits it stays open, so that the slot is handed on without connecting
-// first; but of many holders of one name none keeps it.
+// first; but of many holders of one name none keeps it. It also stays open if the
+// server is so far away that connecting would take most of an attempt.
 type entry struct {
 	session
 	ref locks.Ref
@@ -51,7 +52,7 @@ func (s *Store) newEntry(r locks.Request) *entry {
 func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent locks.Instant, err error) {
 	err = e.guard(func() error {
 		e.Step, e.Entry = step, e.row.Entry
-		limit := lease.AttemptLimit(e.row.ttl)
+		limit := lease.AttemptLimit(e.row.ttl, e.store.distance())
 		if e.isNew() {
 			limit = max(limit, e.store.target.newcomerAttempt())
 		}
@@ -80,7 +81,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 			e.learn(a.Place, t.name.moved, t.pace)
 			e.addGrant(&a)
 		}
-		others := t.keepsConn()
+		others := t.keepsConn() || e.isFar()
 		switch {
 		case a.Verdict == queue.Granted, a.Verdict == queue.Held && others:
 			e.keepOpen(others)
@@ -92,9 +93,16 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	return a, sent, err
 }
 
+// isFar reports whether connecting takes so long that each renewal would be at the limit of an attempt.
+// Then a holder keeps its connection.
+func (e *entry) isFar() bool {
+	return 2*e.store.distance().Renewal() > locks.NearRenewalLimit(e.row.ttl)
+}
+
 // addGrant completes an answer with what the entry has.
 func (e *entry) addGrant(a *lease.Answer) {
-	a.TTL, a.Grant = e.row.ttl, locks.Grant{Ref: e.ref, Slots: e.row.Slots, Fence: e.row.Fence}
+	a.TTL, a.Distance = e.row.ttl, e.store.distance()
+	a.Grant = locks.Grant{Ref: e.ref, Slots: e.row.Slots, Fence: e.row.Fence}
 }
 
 // keepOpen keeps a holder's connection for idleLimit. If others wait it keeps it for a

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,4 +55,21 @@ func TestPauseInOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Lasted(t, began, pause, time.Hour)
+}
+
+// A host whose commit hung is passed over once: the others are tried first.
+func TestHungHost(t *testing.T) {
+	for _, hosts := range []int{2, 3} {
+		s := &Store{target: &Target{hosts: make([]string, hosts)}}
+		s.hung.Store(1) // a commit hung at the first one
+		var asked []int
+		for host := s.host.Load(); len(asked) < 2*hosts; host = s.host.Load() {
+			asked = append(asked, int(host)%hosts)
+			s.useNextHost(host)
+		}
+		want := map[int][]int{2: {0, 1, 1, 0}, 3: {0, 1, 2, 1, 2, 0}}[hosts]
+		if !slices.Equal(asked, want) {
+			t.Errorf("%d hosts: asked %v, want %v", hosts, asked, want)
+		}
+	}
 }

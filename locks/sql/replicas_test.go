@@ -109,3 +109,21 @@ func TestDoctorReplicas(t *testing.T) {
 	b.exec(t, "SET GLOBAL rpl_semi_sync_master_timeout=86400000")
 	says(locks.OK, "commits wait for one of them")
 }
+
+// A primary that was replaced, and came back without its standbys, turns nobody away: what it knows may be
+// old. Its commits hang, so the other host is asked.
+func TestHostHangsAtCommit(t *testing.T) {
+	t.Parallel()
+	f := postgresql()
+	b := f.fresh(t)
+	hung := f.start(t)
+	hung.MakeDatabase(t, b.name)
+	url := sqltest.URLAt(hung, hung.Addr()+","+b.server.Addr(), b.name, "quarantine=0")
+	locktest.AcquireAtOnce(t, f.openURL(t, url), "n") // the other host never hears of it
+	hung.Exec(t, "", "ALTER SYSTEM SET synchronous_standby_names='nobody'")
+	hung.Exec(t, "", "SELECT pg_reload_conf()")
+	testkit.Eventually(t, "the setting is in force", func() bool {
+		return hung.Exec(t, "", "SELECT current_setting('synchronous_standby_names')")[0][0] == "nobody"
+	})
+	locktest.Release(t, locktest.AcquireAtOnce(t, f.openURL(t, url), "n"))
+}

@@ -144,6 +144,9 @@ func (c *session) step(ctx context.Context, q *question) (*step, error) {
 			err = nil
 		}
 		if err != nil {
+			if sent && errors.Is(err, context.DeadlineExceeded) {
+				s.hung.Store(host + 1)
+			}
 			s.useNextHost(host)
 			return nil, s.judge(err, q.refusalKind())
 		}
@@ -181,7 +184,7 @@ func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
 		return nil, err
 	}
 	sent := locks.BootTime() // a lease counts from here, however long the login has taken
-	if q.mayBeTurnedAway() {
+	if q.mayBeTurnedAway() && !c.store.hasSeveralHosts() {
 		t, err := c.turnedAway(ctx, q)
 		if t != nil || err != nil {
 			return t, err
@@ -390,5 +393,18 @@ func call(f func()) {
 	}
 }
 
-// useNextHost makes the next attempt go to the host after the one that failed.
-func (s *Store) useNextHost(failed int64) { s.host.CompareAndSwap(failed, failed+1) }
+// hasSeveralHosts reports whether the URL names several hosts. A primary that was replaced and came back
+// without its standbys still answers what it knows, but its commits hang.
+func (s *Store) hasSeveralHosts() bool { return len(s.target.hosts) > 1 }
+
+// useNextHost makes the next attempt go to the host after the one that failed. It passes over a host
+// whose commit hung, once: an attempt there takes all of its time.
+func (s *Store) useNextHost(failed int64) {
+	next, hosts := failed+1, int64(len(s.target.hosts))
+	hung := s.hung.Load()
+	if hung > 0 && (hung-1)%hosts == next%hosts {
+		s.hung.CompareAndSwap(hung, 0)
+		next++
+	}
+	s.host.CompareAndSwap(failed, next)
+}

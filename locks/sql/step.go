@@ -340,17 +340,21 @@ func (t *step) save(r, old *row) {
 }
 
 // finish is the text that writes the step and ends its transaction. A step that changed
-// nothing is rolled back: its lock need not reach the disk.
+// nothing is rolled back: its lock need not reach the disk. But a newcomer is turned away only by a
+// server that can commit, if the URL has another one.
 func (t *step) finish() string {
 	if t.name != *t.v.name {
 		t.write("UPDATE %s SET epoch='%s',servers='%s',quiet=%d,counter=%d,low='%s',late=%d,moved=%d WHERE lock_key='%s' AND entry_id=''",
 			t.store.table, t.name.epoch, t.name.servers, t.name.quarantine, t.name.counter, t.name.low, t.name.late,
 			t.name.moved, t.q.key)
 	}
+	end := t.store.dialect.Commit
+	if len(t.writes) == 0 && t.q.isNew() && t.store.hasSeveralHosts() {
+		return end
+	}
 	if len(t.writes) == 0 {
 		return "ROLLBACK"
 	}
-	end := t.store.dialect.Commit
 	if !t.lasting {
 		end = t.store.dialect.Later + end
 	}

@@ -37,6 +37,7 @@ type Store struct {
 	dialect  Dialect
 	table    string                 // quoted
 	host     atomic.Int64           // which of the target's hosts is tried first
+	hung     atomic.Int64           // 1 + the value of host when a commit hung there; 0: none did
 	maxConns atomic.Int64           // that the server allows
 	noNotify atomic.Bool            // connections cannot be woken
 	isBrief  atomic.Bool            // the rows of others are too long for one answer (selectedBrief)
@@ -56,6 +57,19 @@ func Open(address string, d Dialect) (*Store, error) {
 	s.table = s.quote(t.table)
 	s.Engine = lease.NewEngine(t.url, s.newEntry, s.entryOf)
 	return s, nil
+}
+
+// distance returns how far away the servers are. A renewal connects, logs in, and makes a step in two
+// round trips.
+func (s *Store) distance() locks.Distance {
+	trips := 5
+	if s.target.TLS {
+		trips += 2
+	}
+	if s.target.Password != "" {
+		trips++
+	}
+	return s.target.Trips.Distance(trips)
 }
 
 // quote writes an identifier, which may have one dot.

@@ -79,7 +79,7 @@ func (e *entry) sleep(ctx context.Context, nap queue.Nap) (sent locks.Instant, e
 	}
 	limit := nap.For
 	// A connection that has silently died never answers.
-	bound, cancel := context.WithTimeout(ctx, limit+lease.AttemptLimit(e.row.ttl))
+	bound, cancel := context.WithTimeout(ctx, limit+lease.AttemptLimit(e.row.ttl, s.distance()))
 	defer cancel()
 	offered := fmt.Sprintf("SELECT COALESCE(MAX(CASE WHEN state='W' THEN 0 ELSE 1 END),1) FROM %s"+
 		" WHERE lock_key='%s' AND entry_id='%s'", s.table, e.key, e.row.ID)
@@ -106,7 +106,7 @@ func (e *entry) peek(ctx context.Context, nap queue.Nap) error {
 	text := fmt.Sprintf("SELECT moved FROM %s WHERE lock_key='%s' AND entry_id=''", e.store.table, e.key)
 	begun := time.Now()
 	for end := begun.Add(nap.For); ctx.Err() == nil && time.Now().Before(end); {
-		bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(e.row.ttl))
+		bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(e.row.ttl, e.store.distance()))
 		rows, err := e.ask(bound, text, shape{columns: 1})
 		cancel()
 		if err != nil || len(rows[0]) == 0 || rows[0][0][0] != strconv.FormatInt(e.moved, 10) {

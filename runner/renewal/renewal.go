@@ -25,11 +25,11 @@ import (
 //	  |--------- TTL/3 --------|--- ... -----|---------|--------|
 //	  a renewal                the next      stop signal  KILL   somebody else's
 type Renewer struct {
-	lease    locks.Lease
-	clock    locks.Clock
-	wake     func()
-	log      func(warn bool, message string, pairs ...any)
-	interval time.Duration // the time between two renewals
+	lease     locks.Lease
+	clock     locks.Clock
+	wake      func()
+	log       func(warn bool, message string, pairs ...any)
+	killAfter time.Duration
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -38,6 +38,7 @@ type Renewer struct {
 
 	next    locks.Instant // when the next renewal is due
 	failure error         // why the last renewal failed; nil if it succeeded
+	warned  bool          // the Renewer has warned of a store that is too far away
 
 	Window time.Duration // the time between StopAt and the end of the lease
 	Term   locks.Term    // the last term that the store has promised
@@ -51,28 +52,27 @@ type answer struct {
 	err  error
 }
 
-// PerTTL is the number of renewals in a TTL, if none fails.
-const PerTTL = 3
-
 // stopLimit limits how long Stop waits.
 const stopLimit = 60 * time.Millisecond
 
-// TryLimit limits the time of a renewal.
-func TryLimit(ttl time.Duration) time.Duration { return min(ttl/10, time.Second) }
-
 // retryPause is the time between a failed renewal and the next one. With it an outage does no harm
-// if it is shorter than 2/3 TTL - the stop window - 1.5 TryLimit: an attempt that hangs may take
-// one TryLimit to fail after the outage.
+// if it is shorter than 2/3 TTL - the stop window - 1.5 locks.NearRenewalLimit: an attempt that hangs
+// may take one locks.Term.RenewalLimit to fail after the outage.
 func retryPause(ttl time.Duration) time.Duration { return min(ttl/40, 100*time.Millisecond) }
 
-// renewInterval is a third of the TTL. The promise at retryPause leaves half a TryLimit for that
-// pause, the drift of clocks (locks.Term.End), and KILL if there is no stop window. Where these
-// take more, as with a long TTL, the interval is shorter by the difference.
-func renewInterval(ttl, killAfter time.Duration) time.Duration {
-	const roundTrip = 10 * time.Millisecond
+// renewInterval is a third of the TTL. The promise at retryPause leaves half a NearRenewalLimit for
+// that pause, the drift of clocks (locks.Term.End), KILL if there is no stop window, and the renewal itself.
+// Where these take more, as with a long TTL or a store that is far away, the interval is shorter by the
+// difference. A tenth of the TTL is the shortest interval: the promise does not hold then.
+func renewInterval(t locks.Term, killAfter time.Duration) time.Duration {
+	const nearRenewal = 10 * time.Millisecond
+	ttl := t.TTL
 	drift := ttl - locks.Term{TTL: ttl}.End().Sub(0)
 	kill := stopWindow(ttl, killAfter) - min(killAfter, ttl/6)
-	return ttl/PerTTL - max(retryPause(ttl)+drift+kill+roundTrip-TryLimit(ttl)/2, 0)
+	longer := t.RenewalLimit() - locks.NearRenewalLimit(ttl)
+	renewal := max(nearRenewal, t.Distance.Renewal())
+	needed := retryPause(ttl) + drift + kill + longer + renewal - locks.NearRenewalLimit(ttl)/2
+	return max(ttl/locks.PerTTL-max(needed, 0), ttl/10)
 }
 
 // killTime is the time between KILL and the end of the lease. On a busy machine a process needs
@@ -88,11 +88,13 @@ func stopWindow(ttl, killAfter time.Duration) time.Duration {
 // KILL, as far as the TTL allows.
 func New(lease locks.Lease, clock locks.Clock, killAfter time.Duration, wake func(), log func(bool, string, ...any)) *Renewer {
 	term := lease.Term()
-	interval := renewInterval(term.TTL, killAfter)
 	r := &Renewer{
-		lease: lease, clock: clock, wake: wake, log: log,
-		Window: stopWindow(term.TTL, killAfter), interval: interval,
-		Term: term, next: term.Asked.Add(interval),
+		lease: lease, clock: clock, wake: wake, log: log, killAfter: killAfter,
+		Window: stopWindow(term.TTL, killAfter),
+		Term:   term, next: term.Asked.Add(renewInterval(term, killAfter)),
+	}
+	if term.IsFar() { // another answer tells whether the server was only busy
+		r.next = clock()
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	go r.watchEvents()
@@ -171,7 +173,7 @@ func (r *Renewer) Step() {
 	if !r.Final && r.answers == nil && (r.hinted.Load() || now >= r.next) {
 		r.answers = make(chan answer, 1)
 		r.hinted.Store(false)
-		go r.ask(TryLimit(r.Term.TTL), r.answers)
+		go r.ask(r.Term.RenewalLimit(), r.answers)
 	}
 }
 
@@ -196,7 +198,8 @@ func (r *Renewer) answered(a answer) {
 			r.log(false, "the store answers again", "without", r.clock().Sub(r.Term.Asked))
 		}
 		r.Term, r.failure = a.term, nil
-		r.next = a.term.Asked.Add(r.interval)
+		r.next = a.term.Asked.Add(renewInterval(a.term, r.killAfter))
+		r.warnOfDistance()
 		if !r.Final {
 			r.Lost = nil // a command that is being stopped cannot use the slot
 		}
@@ -211,9 +214,22 @@ func (r *Renewer) answered(a answer) {
 			left := r.Term.End().Sub(r.clock())
 			r.log(true, "the slot cannot be renewed at the moment", "error", a.err, "left", left)
 		}
+		r.warnOfDistance()
 		r.failure = a.err
 		r.next = r.clock().Add(retryPause(r.Term.TTL))
 	}
+}
+
+// warnOfDistance warns once of a store that is too far away for the TTL. It is called after a renewal:
+// the answer to the first request alone may have been late for another reason.
+func (r *Renewer) warnOfDistance() {
+	if r.warned || !r.Term.IsFar() {
+		return
+	}
+	r.warned = true
+	trip := r.Term.Distance.Trip.Round(time.Millisecond)
+	r.log(true, "the store is too far away for this TTL: the slot may be lost when a connection is",
+		"ttl", r.Term.TTL, "round_trip", trip, "least_ttl", r.Term.Distance.LeastTTL())
 }
 
 // ask makes a renewal.

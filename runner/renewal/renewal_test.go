@@ -30,15 +30,19 @@ type fakeLease struct {
 	locks.Lease // nil
 	began       time.Time
 	ttl         time.Duration
+	distance    locks.Distance
 	events      chan struct{}
 
-	mu    sync.Mutex      // guards what follows
-	judge func() error    // of a renewal; nil: it goes well
-	delay time.Duration   // of an answer
-	asked []time.Duration // when it was renewed, from began
+	mu        sync.Mutex      // guards what follows
+	judge     func() error    // of a renewal; nil: it goes well
+	delay     time.Duration   // of an answer
+	hasFailed bool            // the last renewal has failed
+	asked     []time.Duration // when it was renewed, from began
 }
 
-func (f *fakeLease) Term() locks.Term        { return locks.Term{Asked: bubbleClock(), TTL: f.ttl} }
+func (f *fakeLease) Term() locks.Term {
+	return locks.Term{Asked: bubbleClock(), TTL: f.ttl, Distance: f.distance}
+}
 func (f *fakeLease) Events() <-chan struct{} { return f.events }
 
 func (f *fakeLease) Confirm(ctx context.Context) error {
@@ -54,11 +58,21 @@ func (f *fakeLease) Renew(ctx context.Context) (locks.Term, error) {
 	if f.judge != nil {
 		err = f.judge()
 	}
+	took := 2 * f.distance.Trip
+	if f.hasFailed { // the connection was given up
+		took = f.distance.Renewal()
+	}
+	f.hasFailed = err != nil
 	if err == errSilence {
 		<-ctx.Done()
 		return term, ctx.Err()
 	}
 	time.Sleep(f.delay)
+	select {
+	case <-time.After(took):
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
 	return term, err
 }
 
@@ -72,8 +86,14 @@ type kept struct {
 
 func keep(t *testing.T, ttl, killAfter time.Duration, judge func() error) *kept {
 	t.Helper()
+	return keepAt(t, ttl, killAfter, locks.Distance{}, judge)
+}
+
+// keepAt is keep at a store that is far away.
+func keepAt(t *testing.T, ttl, killAfter time.Duration, d locks.Distance, judge func() error) *kept {
+	t.Helper()
 	k := &kept{woken: make(chan struct{}, 1)}
-	k.lease = &fakeLease{began: time.Now(), ttl: ttl, judge: judge, events: make(chan struct{}, 8)}
+	k.lease = &fakeLease{began: time.Now(), ttl: ttl, distance: d, judge: judge, events: make(chan struct{}, 8)}
 	wake := func() {
 		select {
 		case k.woken <- struct{}{}:
@@ -229,4 +249,40 @@ func TestRenewerStops(t *testing.T) {
 		}
 		time.Sleep(k.lease.delay)
 	})
+}
+
+// Where the store is far away an attempt has time to connect, and two of them fit before the stop signal:
+// one renewal that hangs does no harm. A TTL that is too short for that is warned of.
+func TestFarAway(t *testing.T) {
+	const trips = 6
+	for _, c := range []struct {
+		ttl, trip time.Duration
+		isWarned  bool
+	}{
+		{30 * time.Second, time.Millisecond, false},
+		{30 * time.Second, 200 * time.Millisecond, false},
+		{30 * time.Second, time.Second, false},
+		{5 * time.Second, 200 * time.Millisecond, false},
+		{4 * time.Second, 200 * time.Millisecond, false},
+		{3 * time.Second, 200 * time.Millisecond, true},
+		{10 * time.Second, time.Second, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began, isLost := time.Now(), false
+			k := keepAt(t, c.ttl, 10*time.Second, locks.Distance{Trip: c.trip, Trips: trips}, func() error {
+				if isLost || time.Since(began) < 2*c.ttl {
+					return nil
+				}
+				isLost = true
+				return errSilence
+			})
+			k.attend(6 * c.ttl)
+			isWarned := slices.ContainsFunc(k.lines, func(line string) bool { return strings.Contains(line, "too far away") })
+			if isWarned != c.isWarned || k.Lost != nil && !c.isWarned {
+				t.Errorf("TTL %v, round trip %v: lost %v; lines: %q; want a warning: %v", c.ttl, c.trip, k.Lost, k.lines, c.isWarned)
+			}
+			k.Stop()
+			synctest.Wait()
+		})
+	}
 }

@@ -114,21 +114,23 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 	c.MultiStatements = true
 	c.CheckConnLiveness = false
 	c.Logger = &mysql.NopLogger{} // else on standard error
-	conn, err := connectBy(ctx, c, func(ctx context.Context, transport, address string) (net.Conn, error) {
+	conn, err := connectBy(ctx, c, t.Trips, func(ctx context.Context, transport, address string) (net.Conn, error) {
 		return network.Reach(ctx, (&net.Dialer{}).DialContext, transport, address, connected)
 	})
 	return conn, 0, err // this driver does not tell the number
 }
 
 // connectBy connects with a function that dials. It sets the DialFunc of the configuration itself.
-func connectBy(ctx context.Context, c *mysql.Config, dial func(ctx context.Context, transport, address string) (net.Conn, error)) (_ *conn, err error) {
-	conn := &conn{}
+func connectBy(
+	ctx context.Context, c *mysql.Config, trips *network.Trips, dial func(ctx context.Context, transport, address string) (net.Conn, error),
+) (_ *conn, err error) {
+	conn := &conn{trips: trips}
 	c.DialFunc = func(ctx context.Context, transport, address string) (net.Conn, error) {
 		raw, err := dial(ctx, transport, address)
 		if err != nil {
 			return nil, err
 		}
-		conn.socket = network.Watch(raw, &packets{})
+		conn.socket = network.Watch(raw, &packets{}, conn.trips)
 		return conn.socket, nil
 	}
 	connector, err := mysql.NewConnector(c)
@@ -154,6 +156,7 @@ type conn struct {
 	raw    dbdriver.Conn
 	socket *network.Conn
 	isSet  bool // the settings were sent
+	trips  *network.Trips
 }
 
 func (c *conn) Close() { _ = c.raw.Close() }

@@ -114,7 +114,7 @@ func (c *conn) watchDecrypted() error {
 		return errors.New("this version of the client library for MySQL cannot be used with TLS")
 	}
 	raw := (*net.Conn)(unsafe.Pointer(field.UnsafeAddr()))
-	c.socket = network.Watch(*raw, &packets{loggedIn: true})
+	c.socket = network.Watch(*raw, &packets{loggedIn: true}, c.trips)
 	*raw = c.socket
 	if library.FieldByName("buf").FieldByName("buf").Len() > 0 {
 		return network.Damaged("nothing was asked") // it would be taken for the answer to the first statement

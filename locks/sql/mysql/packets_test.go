@@ -67,7 +67,7 @@ func FuzzPackets(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text []byte) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		c, err := connectBy(ctx, mysql.NewConfig(), func(context.Context, string, string) (net.Conn, error) {
+		c, err := connectBy(ctx, mysql.NewConfig(), nil, func(context.Context, string, string) (net.Conn, error) {
 			return server.Canned(text), nil
 		})
 		if err == nil {

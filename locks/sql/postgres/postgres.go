@@ -122,7 +122,7 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 	}
 	conn := &conn{}
 	c.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, raw net.Conn) (net.Conn, error) {
-		conn.socket = network.Watch(raw, &messages{}) // TLS has begun
+		conn.socket = network.Watch(raw, &messages{}, t.Trips) // TLS has begun
 		return conn.socket, nil
 	}
 	c.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { conn.notified = true }

@@ -172,6 +172,11 @@ func (s *Server) TCPURL(database string, options ...string) string {
 	return tcpURL(s.Kind, s.User, s.Addr(), database, options)
 }
 
+// URLAt is the same at another address, that of a proxy.
+func URLAt(s *Server, address, database string, options ...string) string {
+	return tcpURL(s.Kind, s.User, address, database, options)
+}
+
 func tcpURL(scheme, user, address, database string, options []string) string {
 	return server.WithOptions(fmt.Sprintf("%s://%s:%s@%s/%s", scheme, user, Password, address, database), options)
 }
