@@ -50,6 +50,11 @@ func dialect() sql.Dialect {
 		Facts: "extract(epoch FROM pg_postmaster_start_time())," + micros("pg_postmaster_start_time()") +
 			",pg_backend_pid(),current_user,current_setting('max_connections')",
 
+		InUse:   "SELECT '',COUNT(*) FROM pg_stat_get_backend_idset()",
+		Release: release,
+		IsServer: func(conn, start int64) string {
+			return fmt.Sprintf("pg_backend_pid()=%d AND %s=%d", conn, micros("pg_postmaster_start_time()"), start)
+		},
 		Listeners: 32, // a notification wakes all of a database's
 		Notifies:  true,
 		Code:      code,
