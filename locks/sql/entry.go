@@ -104,6 +104,10 @@ func (e *entry) addGrant(a *lease.Answer) {
 	a.TTL, a.Grant = e.row.ttl, locks.Grant{Ref: e.ref, Slots: e.row.Slots, Fence: e.row.Fence}
 }
 
+// keepLimit is how long a connection is kept that nobody uses. Firewalls forget one that is silent for longer, and
+// MySQL's dialect has the server end it.
+const keepLimit = 45 * time.Second
+
 // keepOpen keeps a holder's connection for idleLimit. If few hold, it is then kept for a TTL, in which the
 // next renewal comes, as long as others wait or the server has room.
 func (e *entry) keepOpen(fewHold, othersWait bool) {
@@ -111,7 +115,7 @@ func (e *entry) keepOpen(fewHold, othersWait bool) {
 	case !fewHold:
 		e.closeIn(idleLimit, func() bool { return false })
 	case othersWait:
-		e.closeIn(e.row.ttl, func() bool { return false })
+		e.closeIn(min(e.row.ttl, keepLimit), func() bool { return false })
 	default:
 		e.closeIn(idleLimit, e.hasRoom)
 	}
@@ -130,7 +134,7 @@ func (e *entry) closeIn(d time.Duration, mayStay func() bool) {
 		switch {
 		case e.idleTimer != timer || e.conn == nil: // it was used since
 		case mayStay():
-			e.closeIn(e.row.ttl, func() bool { return false })
+			e.closeIn(min(e.row.ttl, keepLimit), func() bool { return false })
 		default:
 			e.closeConn()
 		}
