@@ -55,7 +55,8 @@ type Dialect struct {
 	// connections it may wake), and how many connections the server allows.
 	Facts string
 
-	// InUse is a statement that gives a text and the number of connections that the server has.
+	// InUse is a statement that gives the number of connections that the user may have, or another text, and
+	// the number of connections that the server has.
 	InUse string
 
 	// Release writes the text that gives up an exclusive slot in one round trip. IsServer is the condition

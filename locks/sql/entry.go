@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"golock/locks"
@@ -145,18 +146,26 @@ func (e *entry) closeIn(d time.Duration, mayStay func() bool) {
 // roomLimit is the time in which the server must say how many connections it has: a release waits for it.
 const roomLimit = 300 * time.Millisecond
 
-// hasRoom reports whether at most half of the connections that the server allows are in use. The session is
-// locked.
+// hasRoom reports whether at most half of the connections that the server allows are in use. What a pooler
+// allows is not known. The session is locked.
 func (e *entry) hasRoom() bool {
+	if !e.isDirect() {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), roomLimit)
 	defer cancel()
 	answers, err := e.ask(ctx, e.store.dialect.InUse, shape{2, 1})
-	var what string
-	var used int64
-	if err == nil {
-		err = scan(answers[0][0], &what, &used)
+	if err != nil {
+		return false
 	}
-	return err == nil && used <= e.store.maxConns.Load()/2
+	var limit string
+	var used int64
+	err = scan(answers[0][0], &limit, &used)
+	allowed := e.store.maxConns.Load()
+	if n, ofUser := strconv.ParseInt(limit, 10, 64); ofUser == nil {
+		allowed = min(allowed, n)
+	}
+	return err == nil && used <= allowed/2
 }
 
 // Sleep implements lease.Entry. A waiter whose connection is lost comes again soon.

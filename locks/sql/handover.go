@@ -48,8 +48,7 @@ type Release struct {
 func (e *entry) handOver(ctx context.Context, a *lease.Answer) (done, doubtful bool) {
 	c, r := &e.session, &e.row
 	isPlain := r.State == queue.Holding && r.hold == 0 && r.Claim.Max == 1 && r.Claim.Weight == 1 && r.Evicted == ""
-	isKnown := c.conn != nil && c.facts.conn != 0 && c.facts.conn == c.number && e.name != "" && e.Epoch != ""
-	if !isPlain || !isKnown {
+	if !isPlain || !c.isDirect() || e.name == "" || e.Epoch == "" {
 		return false, false
 	}
 	// The connection may have been silent for long. If it has died there must be time for another one.
