@@ -50,12 +50,9 @@ func dialect() sql.Dialect {
 		Facts: "extract(epoch FROM pg_postmaster_start_time())," + micros("pg_postmaster_start_time()") +
 			",pg_backend_pid(),current_user,current_setting('max_connections')",
 
-		InUse: "SELECT LEAST(NULLIF(rolconnlimit,-1),NULLIF(datconnlimit,-1)),(SELECT COUNT(*) FROM pg_stat_get_backend_idset())" +
-			" FROM pg_roles,pg_database WHERE rolname=current_user AND datname=current_database()",
-		Release: release,
-		IsServer: func(conn, start int64) string {
-			return fmt.Sprintf("pg_backend_pid()=%d AND %s=%d", conn, micros("pg_postmaster_start_time()"), start)
-		},
+		InUse:     inUse,
+		Release:   release,
+		IsServer:  isServer,
 		Listeners: 32, // a notification wakes all of a database's
 		Notifies:  true,
 		Code:      code,

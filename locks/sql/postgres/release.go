@@ -8,6 +8,15 @@ import (
 	"golock/locks/sql"
 )
 
+// inUse is the statement of sql.Dialect.
+const inUse = "SELECT LEAST(NULLIF(rolconnlimit,-1),NULLIF(datconnlimit,-1)),(SELECT COUNT(*) FROM pg_stat_get_backend_idset())" +
+	" FROM pg_roles,pg_database WHERE rolname=current_user AND datname=current_database()"
+
+// isServer is the condition of sql.Dialect.
+func isServer(conn, start int64) string {
+	return fmt.Sprintf("pg_backend_pid()=%d AND %s=%d", conn, micros("pg_postmaster_start_time()"), start)
+}
+
 // release writes the text of a release. The name's row is locked by a statement of its own: only the next
 // one sees what the last step has committed. An offer need not be on the disk before its acceptance is.
 func release(r sql.Release) string {
