@@ -15,7 +15,7 @@ import (
 	"golock/locks/sql/sqltest"
 )
 
-type release []struct {
+type release struct {
 	what    string
 	waiters int
 	change  string // of rows of the name, before the release

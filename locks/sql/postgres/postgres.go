@@ -27,16 +27,17 @@ import (
 // Open understands postgres:// and postgresql:// URLs; see sql.Open.
 func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect()) }
 
+// begin has limits that take the place of those that the administrator has set.
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;" +
+	"SET LOCAL lock_timeout=2000;SET LOCAL statement_timeout=4000;SET LOCAL idle_in_transaction_session_timeout=1000"
+
 func dialect() sql.Dialect {
 	return sql.Dialect{
 		Schemes: []string{"postgres", "postgresql"},
 		Port:    "5432",
 		Quote:   `"`,
 
-		// These limits take the place of those that the administrator has set.
-		Begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;" +
-			"SET LOCAL lock_timeout=2000;SET LOCAL statement_timeout=4000;" +
-			"SET LOCAL idle_in_transaction_session_timeout=1000",
+		Begin:     begin,
 		Commit:    commit,
 		Later:     "SET LOCAL synchronous_commit=off;",
 		Single:    "SET LOCAL transaction_read_only=off;SET LOCAL synchronous_commit=off;", // a text is one transaction
