@@ -90,7 +90,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 			e.addGrant(&a)
 		}
 		switch {
-		case a.Verdict == queue.Granted, a.Verdict == queue.Held:
+		case a.Verdict == queue.Granted, a.Verdict == queue.Held && t.hasFewHolders():
 			e.keepOpen(t.hasFewHolders(), t.hasWaiters())
 		case step == queue.Renew:
 			e.closeConn()

@@ -51,11 +51,8 @@ func (e *entry) handOver(ctx context.Context, a *lease.Answer) (done, doubtful b
 	if !isPlain || !c.isDirect() || e.name == "" || e.Epoch == "" {
 		return false, false
 	}
-	// The connection may have been silent for long. If it has died there must be time for another one.
-	bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(r.ttl)/2)
-	defer cancel()
 	text := e.store.dialect.Release(e.releaseText())
-	answers, gone, err := c.conn.Release(bound, text)
+	answers, gone, err := c.conn.Release(ctx, text)
 	var isDone bool
 	var woken int64
 	if err == nil {

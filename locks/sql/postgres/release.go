@@ -18,7 +18,8 @@ func isServer(conn, start int64) string {
 }
 
 // release writes the text of a release. The name's row is locked by a statement of its own: only the next
-// one sees what the last step has committed. An offer need not be on the disk before its acceptance is.
+// one sees what the last step has committed. An offer need not be on the disk before its acceptance is, a
+// release without one must.
 func release(r sql.Release) string {
 	d := dialect()
 	return strings.Join([]string{
@@ -37,7 +38,8 @@ counted AS (UPDATE %[1]s SET seen=counter,counter=next,turn=%[15]d,
  low=COALESCE((SELECT ord FROM first WHERE reachable),%[1]s.low) FROM valid WHERE %[2]s)
 SELECT (SELECT COUNT(*) FROM valid),COALESCE((SELECT conn FROM offered),0),
  (SELECT pg_notify('golock_'||entry_id,'') FROM offered),
- set_config('synchronous_commit',CASE WHEN EXISTS (SELECT FROM offered) THEN 'off' ELSE 'on' END,true)`,
+ set_config('synchronous_commit',CASE WHEN EXISTS (SELECT FROM valid) AND NOT EXISTS (SELECT FROM offered)
+ THEN 'on' ELSE 'off' END,true)`,
 			r.Table, r.IsName, d.Clock, r.Name, r.Alike, r.Reachable, r.Front, r.Own, r.OfTable, r.Others, r.Server,
 			r.Tombstone, r.IsOwn, r.Offer, r.Turn),
 		commit,
