@@ -144,7 +144,7 @@ func (e *entry) closeIn(d time.Duration, mayStay func() bool) {
 }
 
 // roomLimit is the time in which the server must say how many connections it has: a release waits for it.
-const roomLimit = 300 * time.Millisecond
+const roomLimit = time.Second
 
 // hasRoom reports whether at most half of the connections that the server allows are in use. What a pooler
 // allows is not known. The session is locked.
