@@ -81,7 +81,37 @@ func localExperiments() []experiment {
 }
 
 func serverExperiments() []experiment {
-	return slices.Concat(waitingExperiments(), handOffExperiments(), burstExperiments())
+	return slices.Concat(waitingExperiments(), handOffExperiments(), burstExperiments(), tripExperiments())
+}
+
+func tripExperiments() []experiment {
+	e := experiment{
+		Name: "trips", Metrics: tripMetrics, Title: "Across a network",
+		How: "Round trips to the server, counted at a proxy that delays each direction by 100 ms: the time " +
+			"that a network adds, divided by that of a round trip. They are counted from the start of the tool, with " +
+			"the TCP handshake and the login, to the start or the end of a command, or to the refusal. A hand-off is " +
+			"from the end of a command that has held the lock for a second to the start of the one that waits. " +
+			"PostgreSQL asks for a password in the row SCRAM only.",
+		rounds: 3, measure: measureTrips,
+		rows: tools("golock redis", "golock mysql", "golock postgres", "golock postgres, SCRAM",
+			"golock etcd", "SET NX, polling", "GET_LOCK", "pg_advisory_lock", "etcdctl lock"),
+	}
+	for _, limits := range []struct {
+		tool string
+		most [5]float64 // in the order of the metrics; 0: no bar
+	}{
+		{"golock redis", [5]float64{2, 0, 0, 0, 1}},
+		{"golock mysql", [5]float64{4.6, 5.6, 7, 3.7, 2.5}},
+		{"golock postgres", [5]float64{4.1, 5.1, 6.2, 3.2, 2.5}},
+		{"golock etcd", [5]float64{4, 0, 0, 0, 2}},
+	} {
+		for i, limit := range limits.most {
+			if limit > 0 {
+				e.bars = append(e.bars, bar{metric: tripMetrics[i].Name, of: limits.tool, limit: limit, unit: "round trips"})
+			}
+		}
+	}
+	return []experiment{e}
 }
 
 func waitingExperiments() []experiment {

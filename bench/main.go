@@ -5,6 +5,7 @@
 //	go run .                    everything, at most fifteen minutes; prints the bars
 //	go run . -quick             everything with few rounds: does each case run?
 //	go run . -only '^(start|scale)$'
+//	go run . -only trips -rows redis    round trips to a server across a network
 //	go run . -out ../docs       also writes benchmarks.json, and from it the page
 //	go run . -check             exit code 2 if a bar is missed
 //	go run . -from ../docs/benchmarks.json -out ../docs   the page of an earlier run
@@ -20,6 +21,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +29,7 @@ import (
 
 func main() {
 	only := flag.String("only", "", "measure the cases whose names match this `regexp`")
+	rows := flag.String("rows", "", "measure only the rows whose names match this `regexp`")
 	quick := flag.Bool("quick", false, "two rounds and short queues, to see whether each case runs")
 	golock := flag.String("golock", "", "measure this `program` instead of building one")
 	from := flag.String("from", "", "read the results in this `file` instead of measuring")
@@ -47,7 +50,7 @@ func main() {
 		if *from != "" {
 			r = readResults(*from)
 		} else {
-			r = measure(*golock, *only, *quick)
+			r = measure(*golock, *only, *rows, *quick)
 		}
 		if *out != "" {
 			r.writeAll(*out)
@@ -71,8 +74,8 @@ func main() {
 }
 
 // measure runs the chosen cases and prints each table when it is there.
-func measure(golock, only string, quick bool) results {
-	expression := get(regexp.Compile(only))
+func measure(golock, only, rows string, quick bool) results {
+	ofCases, ofRows := get(regexp.Compile(only)), get(regexp.Compile(rows))
 	begun := time.Now()
 	b := newBench(golock)
 	defer b.close()
@@ -87,15 +90,16 @@ func measure(golock, only string, quick bool) results {
 	r := results{Format: resultsFormat, Date: date, Quick: quick, Machine: b.machine()}
 	b.quick = quick
 	for _, e := range experiments() {
-		if !expression.MatchString(e.Name) {
+		if !ofCases.MatchString(e.Name) {
 			continue
 		}
+		e.rows = slices.DeleteFunc(e.rows, func(r row) bool { return !ofRows.MatchString(r.label()) })
 		c := b.measure(e)
 		fmt.Println(section([]outcome{c}))
 		r.Cases = append(r.Cases, c)
 	}
 	r.Minutes = rounded(time.Since(begun).Minutes())
-	if !quick && only == "" {
+	if !quick && only == "" && rows == "" {
 		last := &r.Cases[len(r.Cases)-1]
 		last.Bars = append(last.Bars, barJSON{"the whole run", 15, "minutes", &r.Minutes})
 	}

@@ -133,6 +133,26 @@ func (s *servers) waiting(tool string, l lock) (int, error) {
 	return strconv.Atoi(rows[0][0])
 }
 
+// endpoint is where a wire to the server of a tool ends, and what the tool's command line calls
+// the server. PostgreSQL asks for no password on its socket.
+func (s *servers) endpoint(tool string) (network, address, reached string) {
+	switch {
+	case strings.Contains(tool, "SCRAM"):
+		return "tcp", s.postgres.Addr(), s.postgres.Addr()
+	case strings.Contains(tool, "postgres") || strings.HasPrefix(tool, "pg_"):
+		socket := fmt.Sprintf("%s/.s.PGSQL.%d", s.postgres.Socket, s.postgres.Port)
+		return "unix", socket, s.postgres.Addr()
+	case strings.Contains(tool, "mysql") || tool == "GET_LOCK":
+		return "tcp", s.maria.Addr(), s.maria.Addr()
+	case strings.Contains(tool, "redis") || strings.HasPrefix(tool, "SET NX"):
+		return "tcp", s.redis.Addr(), s.redis.Addr()
+	case strings.Contains(tool, "etcd"):
+		at := strings.TrimPrefix(s.etcdURL, "http://")
+		return "tcp", at, at
+	}
+	panic("no server of " + tool)
+}
+
 // pidOf gives the server of a tool, nil if it has none.
 func (s *servers) pidOf(tool string) func() (int, error) {
 	tool, _, _ = strings.Cut(tool, ", waiters=")

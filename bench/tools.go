@@ -38,6 +38,7 @@ var commandLines = map[string]string{
 	"golock redis":                "{golock} run --name {name} --store {redis url}",
 	"golock mysql":                "{golock} run --name {name} --store {maria url}",
 	"golock postgres":             "{golock} run --name {name} --store {postgres url}",
+	"golock postgres, SCRAM":      "{golock} run --name {name} --store {postgres url}",
 	"golock etcd":                 "{golock} run --name {name} --store {etcd store}",
 	"golock mysql, waiters=37":    "{golock} run --name {name} --store {maria url}&waiters=37",
 	"golock postgres, waiters=25": "{golock} run --name {name} --store {postgres url}&waiters=25",

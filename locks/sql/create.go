@@ -73,7 +73,7 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) (isM
 		}
 		lost = err == nil
 	}
-	f, err := c.facts(ctx)
+	f, err := c.askFacts(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -120,7 +120,7 @@ func (s *Store) unmarked() string {
 }
 
 // facts asks the server what it says of itself.
-func (c *session) facts(ctx context.Context) (facts, error) {
+func (c *session) askFacts(ctx context.Context) (facts, error) {
 	answers, err := c.ask(ctx, "SELECT "+c.store.factColumns(), shape{factCount, 1})
 	if err != nil {
 		return facts{}, err

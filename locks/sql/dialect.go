@@ -55,6 +55,15 @@ type Dialect struct {
 	// connections it may wake), and how many connections the server allows.
 	Facts string
 
+	// InUse is a statement that gives the number of connections that the user may have, or another text, and
+	// the number of connections that the server has.
+	InUse string
+
+	// Release writes the text that gives up an exclusive slot in one round trip. IsServer is the condition
+	// that the connection has a number, at a server that was started then.
+	Release  func(r Release) string
+	IsServer func(conn, start int64) string
+
 	// Listeners is how many waiters of a name can be woken at most; the others poll.
 	Listeners int
 
@@ -94,6 +103,10 @@ type Conn interface {
 	// so, after what they are to see has been committed. It gives the numbers of connections
 	// that the server has seen end; it does not notice at once that a client has died.
 	Wake(ctx context.Context, numbers []string) (gone []string, err error)
+
+	// Release sends the text of a Release. gone reports that the connection to which the slot was offered
+	// has ended.
+	Release(ctx context.Context, text string) (answers []Rows, gone bool, err error)
 
 	// Close ends the connection without waiting for the server.
 	Close()

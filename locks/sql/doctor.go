@@ -26,7 +26,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	defer x.session.disconnect()
 	for range 4 { // a pooler may give each question another connection
 		err := x.session.once(ctx, func(ctx context.Context) error {
-			_, err := x.session.facts(ctx)
+			_, err := x.session.askFacts(ctx)
 			return err
 		})
 		if err != nil {

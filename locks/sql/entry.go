@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"golock/locks"
@@ -12,11 +13,10 @@ import (
 
 // entry implements lease.Entry.
 //
-// A holder's connection is open for a moment after the grant and during each
-// renewal: databases have few, and most short commands have ended by then. While
-// somebody waits it stays open, so that the slot is handed on without connecting
-// first; but of many holders of one name none keeps it. It also stays open if the
-// server is so far away that connecting would take most of an attempt.
+// A holder's connection stays open while somebody waits, or while at most half of the server's are in use, so
+// that the slot is renewed and handed on without connecting first. Otherwise it is open for a moment after
+// the grant and each renewal: most short commands have ended by then. Of many holders of one name none
+// keeps it. It also stays open if the server is so far away that connecting would take most of an attempt.
 type entry struct {
 	session
 	ref locks.Ref
@@ -26,7 +26,7 @@ type entry struct {
 	idleTimer *time.Timer // closes the connection of a holder
 }
 
-// idleLimit is how long the connection of a grant is kept.
+// idleLimit is how long a holder's connection is kept in any case.
 const idleLimit = time.Second
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
@@ -62,6 +62,13 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		if step == queue.Join && e.prolongPlace(ctx, &a) {
 			return nil
 		}
+		isDone, doubtful := false, false
+		if step == queue.Release {
+			isDone, doubtful = e.handOver(ctx, &a)
+		}
+		if isDone {
+			return nil
+		}
 		t, err := e.step(ctx, &e.question)
 		if err == nil && t.sent > 0 {
 			sent = t.sent
@@ -76,15 +83,16 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 			return err
 		}
 		a = t.answer
+		a.Doubtful = a.Doubtful || doubtful
 		if t.own != nil {
 			e.name, e.Epoch, e.row = t.name.name, a.Epoch, *t.own
 			e.learn(a.Place, t.name.moved, t.pace)
 			e.addGrant(&a)
 		}
-		others := t.keepsConn() || e.isFar()
+		isFar := e.isFar()
 		switch {
-		case a.Verdict == queue.Granted, a.Verdict == queue.Held && others:
-			e.keepOpen(others)
+		case a.Verdict == queue.Granted, a.Verdict == queue.Held && (t.hasFewHolders() || isFar):
+			e.keepOpen(t.hasFewHolders() || isFar, t.hasWaiters() || isFar)
 		case step.Renews():
 			e.closeConn()
 		}
@@ -105,20 +113,67 @@ func (e *entry) addGrant(a *lease.Answer) {
 	a.Grant = locks.Grant{Ref: e.ref, Slots: e.row.Slots, Fence: e.row.Fence}
 }
 
-// keepOpen keeps a holder's connection for idleLimit. If others wait it keeps it for a
-// TTL, in which the next renewal comes.
-func (e *entry) keepOpen(others bool) {
-	d := idleLimit
-	if others {
-		d = e.row.ttl
+// keepLimit is how long a connection is kept that nobody uses. Firewalls forget one that is silent for longer, and
+// MySQL's dialect has the server end it.
+const keepLimit = 45 * time.Second
+
+// keepOpen keeps a holder's connection for idleLimit. If few hold, it is then kept for a TTL, in which the
+// next renewal comes, as long as others wait or the server has room.
+func (e *entry) keepOpen(fewHold, othersWait bool) {
+	switch {
+	case !fewHold:
+		e.closeIn(idleLimit, func() bool { return false })
+	case othersWait:
+		e.closeIn(min(e.row.ttl, keepLimit), func() bool { return false })
+	default:
+		e.closeIn(idleLimit, e.hasRoom)
 	}
+}
+
+// closeIn closes the connection after a time. If it may stay, it is closed a TTL later.
+func (e *entry) closeIn(d time.Duration, mayStay func() bool) {
 	if e.idleTimer != nil {
 		e.idleTimer.Stop()
 	}
-	e.idleTimer = time.AfterFunc(d, func() {
+	var timer *time.Timer
+	timer = time.AfterFunc(d, func() {
 		defer locks.Recover(new(error)) // the next call to the server meets the same fault
-		e.disconnect()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		switch {
+		case e.idleTimer != timer || e.conn == nil: // it was used since
+		case mayStay():
+			e.closeIn(min(e.row.ttl, keepLimit), func() bool { return false })
+		default:
+			e.closeConn()
+		}
 	})
+	e.idleTimer = timer
+}
+
+// roomLimit is the time in which the server must say how many connections it has: a release waits for it.
+const roomLimit = time.Second
+
+// hasRoom reports whether at most half of the connections that the server allows are in use. What a pooler
+// allows is not known. The session is locked.
+func (e *entry) hasRoom() bool {
+	if !e.isDirect() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), roomLimit)
+	defer cancel()
+	answers, err := e.ask(ctx, e.store.dialect.InUse, shape{2, 1})
+	if err != nil {
+		return false
+	}
+	var limit string
+	var used int64
+	err = scan(answers[0][0], &limit, &used)
+	allowed := e.store.maxConns.Load()
+	if n, ofUser := strconv.ParseInt(limit, 10, 64); ofUser == nil {
+		allowed = min(allowed, n)
+	}
+	return err == nil && used <= allowed/2
 }
 
 // Sleep implements lease.Entry. A waiter whose connection is lost comes again soon.
@@ -127,7 +182,7 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (a lease.Ans
 		if sent, err = e.sleep(ctx, nap); e.row.State == queue.Holding {
 			a.Verdict, a.Epoch = queue.Granted, e.Epoch
 			e.addGrant(&a)
-			e.keepOpen(true)
+			e.keepOpen(true, true)
 		}
 		return err
 	})

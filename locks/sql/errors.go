@@ -12,7 +12,8 @@ import (
 )
 
 var (
-	errNoName     = errors.New("the name has no row")             // when it was to be locked
+	errNoName     = errors.New("the name has no row") // when it was to be locked
+	errNameExists = errors.New("somebody else has made the row of the name")
 	errNoTableRow = errors.New("the table has no row of its own") // somebody has deleted it, most likely with all others
 )
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golock/locks"
 	"golock/locks/lease"
@@ -26,6 +25,7 @@ type session struct {
 	mu     sync.Mutex
 	conn   Conn
 	number int64 // the number of the connection at the server; 0 if it is not known yet
+	facts  facts // of the server, when it was last asked over the connection
 }
 
 // disconnect closes the connection until the session is used again.
@@ -132,6 +132,9 @@ func (c *session) step(ctx context.Context, q *question) (*step, error) {
 			return &step{answer: lease.Answer{Outcome: queue.Outcome{Verdict: nothing.Verdict}}}, nil
 		case noName, noTable, errors.Is(err, errNoTableRow):
 			useless, err = c.makeMissing(ctx, q, err, useless)
+		case errors.Is(err, errNameExists):
+			useless++
+			err = c.hidden(q, errNoName, useless)
 		case verdict == Standby && standbys < len(s.target.hosts)-1: // another one may be the primary
 			standbys++
 			s.useNextHost(host)
@@ -170,12 +173,19 @@ func (c *session) makeMissing(ctx context.Context, q *question, missing error, u
 	if isMade || err != nil {
 		return 0, err
 	}
-	if useless++; useless == mostImmediate {
-		err = &lease.Refusal{Kind: q.refusalKind(), Err: fmt.Errorf(
-			"the table %s: %w, and yet it cannot be made: it exists (does a trigger or a policy hide or change it?)",
-			c.store.target.table, missing)}
+	useless++
+	return useless, c.hidden(q, missing, useless)
+}
+
+// hidden is the error of something that was not found and could not be made because it exists, if that has
+// happened too often.
+func (c *session) hidden(q *question, missing error, useless int) error {
+	if useless < mostImmediate {
+		return nil
 	}
-	return useless, err
+	return &lease.Refusal{Kind: q.refusalKind(), Err: fmt.Errorf(
+		"the table %s: %w, and yet it cannot be made: it exists (does a trigger or a policy hide or change it?)",
+		c.store.target.table, missing)}
 }
 
 // attempt gives a step with an error if it may have been made all the same.
@@ -200,10 +210,21 @@ func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
 		return nil, err
 	}
 	t.sent = sent
-	if _, err := c.ask(ctx, t.finish()); err != nil {
+	text := t.finish()
+	if text == rollback && t.isRefusal() && c.isDirect() {
+		// The connection is of no use any more. Its end ends the transaction, too, without an answer. A pooler
+		// would have to replace its own connection.
+		c.closeConn()
+		return t, nil
+	}
+	_, err = c.ask(ctx, text)
+	if v.isNewName && c.store.verdict(err) == Exists {
+		return nil, errNameExists
+	}
+	if err != nil {
 		return t, err
 	}
-	c.wake(ctx, q, t.sleepers)
+	c.wake(ctx, q, t.sleepers, false)
 	if t.again && c.passOver(ctx, q) != nil { // the next to look does it
 		c.closeConn()
 	}
@@ -242,12 +263,18 @@ func (c *session) turnedAway(ctx context.Context, q *question) (*step, error) {
 // this one, a pooler or proxy shares connections out: nobody can be woken over them.
 func (c *session) observe(f *facts) {
 	c.store.maxConns.Store(f.maxConns)
+	c.facts = *f
 	if c.number == 0 {
 		c.number = f.conn
 	}
 	if c.number != f.conn && c.store.target.waiters != 0 {
 		c.store.noNotify.Store(true)
 	}
+}
+
+// isDirect reports whether the session has a connection over which a step was made, and that is no pooler's.
+func (c *session) isDirect() bool {
+	return c.conn != nil && c.facts.conn != 0 && c.facts.conn == c.number
 }
 
 // look locks the name's row and reads the queue. It revokes offers that were not accepted in
@@ -267,6 +294,8 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 			continue
 		case err != nil:
 			return nil, err
+		case v.begin(q):
+			return v, nil
 		case v.name == nil, v.name.turn != q.turn: // or somebody has just made the name
 			return nil, errNoName
 		case q.name != "" && v.name.name != q.name:
@@ -305,68 +334,6 @@ func (s *Store) revoke(q *question, v *view) string {
 	return text
 }
 
-// The pauses between two looks of wake: 2, 4 ... 256 ms. The server may need a few of them
-// to notice that a client has died, a busy one all.
-const (
-	firstWatch = 2 * time.Millisecond
-	lastWatch  = 256 * time.Millisecond
-
-	nextWake = 32 * time.Millisecond // an earlier wake-up would hit the waiter's own step
-)
-
-// wake wakes waiters and looks, for half a second, whether they have reacted. After that
-// an offer to a waiter whose connection is gone goes to the next.
-func (c *session) wake(ctx context.Context, q *question, sleepers []string) {
-	s := c.store
-	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0; pause *= 2 {
-		err := c.open(ctx)
-		// The step itself has sent the notifications.
-		if err == nil && (pause >= nextWake || pause == firstWatch && !s.dialect.Notifies) {
-			_, err = c.conn.Wake(ctx, sleepers)
-		}
-		if err == nil {
-			lease.Pause(ctx, pause)
-			sleepers, err = c.asleep(ctx, q.key, sleepers)
-		}
-		if err == nil && pause == lastWatch && len(sleepers) > 0 {
-			var gone []string
-			if gone, err = c.conn.Wake(ctx, sleepers); err == nil && len(gone) > 0 {
-				_, err = c.write(ctx, fmt.Sprintf("UPDATE %s SET due=0 WHERE lock_key='%s' AND state='O' AND conn IN (%s)",
-					s.table, q.key, strings.Join(gone, ",")))
-				if err == nil {
-					err = c.passOver(ctx, q)
-				}
-			}
-		}
-		if err != nil {
-			c.closeConn()
-			if s.verdict(err) != AtOnce { // that is a late wake-up for this connection
-				return
-			}
-		}
-	}
-}
-
-// passOver revokes offers that were missed, and offers what is free to others.
-func (c *session) passOver(ctx context.Context, q *question) error {
-	_, err := c.attempt(ctx, &question{Question: queue.Question{Step: queue.Look}, key: q.key, name: q.name})
-	return err
-}
-
-// asleep gives those that have not reacted: they have neither accepted their offers nor
-// noticed that they were evicted.
-func (c *session) asleep(ctx context.Context, key string, sleepers []string) (still []string, err error) {
-	answers, err := c.ask(ctx, fmt.Sprintf("SELECT conn FROM %s WHERE lock_key='%s' AND state IN ('O','G') AND conn IN (%s)",
-		c.store.table, key, strings.Join(sleepers, ",")), shape{columns: 1})
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range answers[0] {
-		still = append(still, f[0])
-	}
-	return still, nil
-}
-
 // open connects to one of the hosts, beginning with the one that worked last.
 func (c *session) open(ctx context.Context) error {
 	if c.conn != nil {
@@ -382,7 +349,7 @@ func (c *session) open(ctx context.Context) error {
 		s.useNextHost(host)
 		return err
 	}
-	c.conn, c.number = conn, number
+	c.conn, c.number, c.facts = conn, number, facts{}
 	call(c.onLogin)
 	return nil
 }

@@ -75,9 +75,12 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 	return t, nil
 }
 
-// keepsConn reports whether a holder keeps its connection: somebody waits, and holders are few.
-func (t *step) keepsConn() bool {
-	return t.v != nil && len(t.v.front) > 0 && len(t.v.holders) <= t.store.keptConns()
+// hasWaiters reports whether somebody waits.
+func (t *step) hasWaiters() bool { return t.v != nil && len(t.v.front) > 0 }
+
+// hasFewHolders reports whether holders of the name may keep their connections.
+func (t *step) hasFewHolders() bool {
+	return t.v != nil && len(t.v.holders) <= t.store.keptConns()
 }
 
 // show is what the contract shows of entries.
@@ -339,11 +342,24 @@ func (t *step) save(r, old *row) {
 		t.store.table, strings.Join(set, ","), t.q.key, r.ID, still)
 }
 
+// rollback ends a transaction that has changed nothing.
+const rollback = "ROLLBACK"
+
+// isRefusal reports whether the entry asks no more.
+func (t *step) isRefusal() bool {
+	v := t.answer.Verdict
+	return (v == queue.Busy || v == queue.Nested) && t.answer.Quarantine == 0
+}
+
 // finish is the text that writes the step and ends its transaction. A step that changed
 // nothing is rolled back: its lock need not reach the disk. But a newcomer is turned away only by a
 // server that can commit, if the URL has another one.
 func (t *step) finish() string {
-	if t.name != *t.v.name {
+	switch {
+	case t.v.isNewName && len(t.writes) > 0:
+		// Somebody else may have made the row since: then this fails, before anything else is written.
+		t.writes = slices.Insert(t.writes, 0, t.insertName())
+	case t.name != *t.v.name:
 		t.write("UPDATE %s SET epoch='%s',servers='%s',quiet=%d,counter=%d,low='%s',late=%d,moved=%d WHERE lock_key='%s' AND entry_id=''",
 			t.store.table, t.name.epoch, t.name.servers, t.name.quarantine, t.name.counter, t.name.low, t.name.late,
 			t.name.moved, t.q.key)
@@ -353,12 +369,19 @@ func (t *step) finish() string {
 		return end
 	}
 	if len(t.writes) == 0 {
-		return "ROLLBACK"
+		return rollback
 	}
 	if !t.lasting {
 		end = t.store.dialect.Later + end
 	}
 	return strings.Join(t.writes, ";") + ";" + end
+}
+
+func (t *step) insertName() string {
+	n := &t.name
+	return fmt.Sprintf("INSERT INTO %s (lock_key,entry_id,state,name,epoch,servers,quiet,counter,turn,low,late,moved)"+
+		" VALUES ('%s','','%c','%s','%s','%s',%d,%d,%d,'%s',%d,%d)", t.store.table, t.q.key, nameRow,
+		escape(n.name, maxInfo), n.epoch, n.servers, n.quarantine, n.counter, n.turn, n.low, n.late, n.moved)
 }
 
 // canWake reports whether this client can wake a waiter. A number of a connection from before

@@ -249,7 +249,7 @@ func TestRightsRevoked(t *testing.T) {
 	both(t, func(t *testing.T, f family) {
 		b := f.made(t)
 		user := b.server.NewUser(t, b.name, "SELECT", "INSERT", "UPDATE", "DELETE")
-		s := f.openURL(t, user.URL("quarantine=0"))
+		s := f.openURL(t, user.URL("quarantine=0", "waiters=0"))
 		holder := locktest.AcquireAtOnce(t, s, "n")
 		locktest.Renew(t, holder) // its connection, which may keep its rights, is closed now
 		table, whose := "golock", user.Name

@@ -35,6 +35,7 @@ type view struct {
 	tableQuarantine int64
 	tableMade       int64
 	name            *nameState // nil if the name has no row yet
+	isNewName       bool       // the step makes the row
 
 	holders     []row
 	front       []row // the first waiters, in their order
@@ -221,6 +222,17 @@ func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
 		v.replaceable = v.parseRows(answers[6])
 	}
 	return err
+}
+
+// begin gives a name that has no row the state that one has after it was locked for the first time. It is
+// false if the name has a row, or entries without one.
+func (v *view) begin(q *question) bool {
+	hasEntries := len(v.holders)+len(v.invalid)+v.shown+v.waiters > 0 || v.own != nil
+	if v.name != nil || q.name == "" || hasEntries {
+		return false
+	}
+	v.name, v.isNewName = &nameState{name: q.name, counter: v.now, turn: q.turn}, true
+	return true
 }
 
 // isValid reports whether a row has no flaw. One that has, and whose time is not over, is noted.

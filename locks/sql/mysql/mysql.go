@@ -33,6 +33,10 @@ func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect
 const settings = "SET SESSION autocommit=1,completion_type=0,sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'," +
 	"sql_select_limit=18446744073709551615,sql_safe_updates=0,sql_big_selects=1,unique_checks=1"
 
+// started is when the server was started. UUID_SHORT holds the second, rounded up here. (2^24 calls move
+// it on by a second, in which more time has passed.)
+const started = "(((UUID_SHORT()>>24)&4294967295)+1)*1000000"
+
 func dialect() sql.Dialect {
 	return sql.Dialect{
 		Schemes: []string{"mysql", "mariadb"},
@@ -60,11 +64,14 @@ func dialect() sql.Dialect {
 
 		NotHex: "%s REGEXP '[^0-9a-f]'",
 		Clock:  "CAST(UNIX_TIMESTAMP(SYSDATE(6))*1000000 AS SIGNED)",
-		// UUID_SHORT holds the second in which the server was started, rounded up here.
-		// (2^24 calls move it on by a second, in which more time has passed.)
-		Facts: "CONCAT(@@hostname,':',@@port,':',@@server_id),(((UUID_SHORT()>>24)&4294967295)+1)*1000000,CONNECTION_ID()," +
+		Facts: "CONCAT(@@hostname,':',@@port,':',@@server_id)," + started + ",CONNECTION_ID()," +
 			"CURRENT_USER(),LEAST(@@max_connections,COALESCE(NULLIF(@@max_user_connections,0),@@max_connections))",
 
+		InUse:   "SHOW GLOBAL STATUS LIKE 'Threads_connected'",
+		Release: release,
+		IsServer: func(conn, start int64) string {
+			return fmt.Sprintf("CONNECTION_ID()=%d AND %s=%d", conn, started, start)
+		},
 		Listeners: 1 << 20, // one that sleeps costs the server nothing
 		Code:      code,
 		Connect:   connect,
@@ -193,10 +200,12 @@ func (c *conn) run(ctx context.Context, text string) (answers []sql.Rows, err er
 				return nil, err
 			}
 		}
-		if err := rows.NextResultSet(); err == io.EOF { // none of the rest has rows
+		err := rows.NextResultSet()
+		if err == io.EOF { // none of the rest has rows
 			return all.Answers, nil
-		} else if err != nil {
-			return nil, err
+		}
+		if err != nil {
+			return all.Answers, err
 		}
 	}
 }

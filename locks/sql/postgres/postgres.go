@@ -27,16 +27,17 @@ import (
 // Open understands postgres:// and postgresql:// URLs; see sql.Open.
 func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect()) }
 
+// begin has limits that take the place of those that the administrator has set.
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;" +
+	"SET LOCAL lock_timeout=2000;SET LOCAL statement_timeout=4000;SET LOCAL idle_in_transaction_session_timeout=1000"
+
 func dialect() sql.Dialect {
 	return sql.Dialect{
 		Schemes: []string{"postgres", "postgresql"},
 		Port:    "5432",
 		Quote:   `"`,
 
-		// These limits take the place of those that the administrator has set.
-		Begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;" +
-			"SET LOCAL lock_timeout=2000;SET LOCAL statement_timeout=4000;" +
-			"SET LOCAL idle_in_transaction_session_timeout=1000",
+		Begin:     begin,
 		Commit:    commit,
 		Later:     "SET LOCAL synchronous_commit=off;",
 		Single:    "SET LOCAL transaction_read_only=off;SET LOCAL synchronous_commit=off;", // a text is one transaction
@@ -50,6 +51,9 @@ func dialect() sql.Dialect {
 		Facts: "extract(epoch FROM pg_postmaster_start_time())," + micros("pg_postmaster_start_time()") +
 			",pg_backend_pid(),current_user,current_setting('max_connections')",
 
+		InUse:     inUse,
+		Release:   release,
+		IsServer:  isServer,
 		Listeners: 32, // a notification wakes all of a database's
 		Notifies:  true,
 		Code:      code,

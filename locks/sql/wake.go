@@ -1,0 +1,79 @@
+package sql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golock/locks/lease"
+	"golock/locks/queue"
+)
+
+// The pauses between two looks of wake: 2, 4 ... 256 ms. The server may need a few of them
+// to notice that a client has died, a busy one all.
+const (
+	firstWatch = 2 * time.Millisecond
+	lastWatch  = 256 * time.Millisecond
+
+	nextWake = 32 * time.Millisecond // an earlier wake-up would hit the waiter's own step
+)
+
+// wake wakes waiters and looks, for half a second, whether they have reacted. After that
+// an offer to a waiter whose connection is gone goes to the next.
+// hasWoken says that they were woken once.
+func (c *session) wake(ctx context.Context, q *question, sleepers []string, hasWoken bool) {
+	hasWoken = hasWoken || c.store.dialect.Notifies // the step itself has sent the notifications
+	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0; pause *= 2 {
+		err := c.open(ctx)
+		if err == nil && (pause >= nextWake || pause == firstWatch && !hasWoken) {
+			_, err = c.conn.Wake(ctx, sleepers)
+		}
+		if err == nil {
+			lease.Pause(ctx, pause)
+			sleepers, err = c.asleep(ctx, q.key, sleepers)
+		}
+		if err == nil && pause == lastWatch && len(sleepers) > 0 {
+			var gone []string
+			if gone, err = c.conn.Wake(ctx, sleepers); err == nil && len(gone) > 0 {
+				err = c.passOverGone(ctx, q, gone)
+			}
+		}
+		if err != nil {
+			c.closeConn()
+			if c.store.verdict(err) != AtOnce { // that is a late wake-up for this connection
+				return
+			}
+		}
+	}
+}
+
+// passOverGone offers to others what was offered to connections that have ended.
+func (c *session) passOverGone(ctx context.Context, q *question, gone []string) error {
+	_, err := c.write(ctx, fmt.Sprintf("UPDATE %s SET due=0 WHERE lock_key='%s' AND state='O' AND conn IN (%s)",
+		c.store.table, q.key, strings.Join(gone, ",")))
+	if err != nil {
+		return err
+	}
+	return c.passOver(ctx, q)
+}
+
+// passOver revokes offers that were missed, and offers what is free to others.
+func (c *session) passOver(ctx context.Context, q *question) error {
+	_, err := c.attempt(ctx, &question{Question: queue.Question{Step: queue.Look}, key: q.key, name: q.name})
+	return err
+}
+
+// asleep gives those that have not reacted: they have neither accepted their offers nor
+// noticed that they were evicted.
+func (c *session) asleep(ctx context.Context, key string, sleepers []string) (still []string, err error) {
+	answers, err := c.ask(ctx, fmt.Sprintf("SELECT conn FROM %s WHERE lock_key='%s' AND state IN ('O','G') AND conn IN (%s)",
+		c.store.table, key, strings.Join(sleepers, ",")), shape{columns: 1})
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range answers[0] {
+		still = append(still, f[0])
+	}
+	return still, nil
+}
