@@ -24,16 +24,15 @@ func clientOptions() goredis.UniversalOptions {
 	return goredis.UniversalOptions{
 		Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
-		DialTimeout: lease.LongestAttempt, ReadTimeout: lease.NewcomerAttempt, WriteTimeout: lease.LongestAttempt,
+		DialTimeout: lease.LongestAttempt, ReadTimeout: lease.LongestAttempt, WriteTimeout: lease.LongestAttempt,
 		PoolSize: 64, MaxIdleConns: 1, PoolTimeout: lease.LongestAttempt, PipelinePoolSize: -1,
 		ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
-// connect makes the client that the URL asks for. Its only I/O is to read the certificates. reached is
-// called when a server has taken a connection.
-func (t *target) connect(reached func()) (goredis.UniversalClient, error) {
+// connect makes the client that the URL asks for. Its only I/O is to read the certificates.
+func (t *target) connect() (goredis.UniversalClient, error) {
 	goredis.SetLogger(&logging.VoidLogger{}) // the library would log on standard error
 	config, err := t.Config("")
 	if err != nil {
@@ -49,12 +48,7 @@ func (t *target) connect(reached func()) (goredis.UniversalClient, error) {
 	if config != nil {
 		o.TLSConfig, dial = config, dialTLS(config, plain)
 	}
-	if t.kind == sentinel { // a sentinel that is there does not make a master
-		reached = func() {}
-	}
-	o.Dialer = watched(func(ctx context.Context, transport, address string) (net.Conn, error) {
-		return network.Reach(ctx, dial, transport, address, reached)
-	}, t.Trips)
+	o.Dialer = watched(dial, t.Trips)
 	client := goredis.NewUniversalClient(&o)
 	skipGreeting(client, &o)
 	return client, nil

@@ -45,9 +45,6 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref, locks.ReplacedBy(r))
 	e.learn("", newRecord(r))
 	e.hold = wholeMillis(r.LaterHold())
-	if r.Connected != nil {
-		s.reached.Store(&r.Connected)
-	}
 	e.call.Name, e.call.Within, e.call.NoWait, e.call.MaxQueue = r.Name, queue.Enclosing(r), r.NoWait, r.MaxQueue
 	return e
 }
@@ -60,9 +57,6 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		return a, 0, e.fault
 	}
 	limit, c := e.store.attemptLimit(e.ttl), e.callOf(step)
-	if step == queue.Join && e.record != nil && e.record.Ticket == 0 {
-		limit = max(limit, e.store.target.newcomerAttempt())
-	}
 	e.mu.Unlock()
 
 	sent = e.store.clock()

@@ -43,7 +43,7 @@ func (s *Store) runAndWait(ctx context.Context, master *goredis.Client, c call) 
 		return r, err
 	}
 	end, _ := ctx.Deadline() // WAIT may take only part of the attempt, so that its answer is back in time
-	limit := max(min(time.Until(end), lease.LongestAttempt)*3/4, 10*time.Millisecond)
+	limit := max(time.Until(end)*3/4, 10*time.Millisecond)
 	n, err := conn.Wait(ctx, s.target.replicas, limit).Result()
 	switch {
 	case err != nil:

@@ -28,9 +28,8 @@ type Store struct {
 	script   *goredis.Script
 	client   func() (goredis.UniversalClient, error) // makes the client at the first call
 	clock    locks.Clock
-	reached  atomic.Pointer[func()] // called when a server has taken a connection; nil if nobody wants to know
-	noRunID  atomic.Bool            // the server does not tell its run_id
-	noPubSub atomic.Bool            // the server does not permit this user to subscribe
+	noRunID  atomic.Bool // the server does not tell its run_id
+	noPubSub atomic.Bool // the server does not permit this user to subscribe
 }
 
 var _ locks.Store = (*Store)(nil)
@@ -43,22 +42,13 @@ func Open(address string) (*Store, error) {
 		return nil, err
 	}
 	script := goredis.NewScript(queueScript + stepsScript)
-	s := &Store{target: t, script: script, clock: locks.BootTime}
-	s.client = sync.OnceValues(func() (goredis.UniversalClient, error) { return t.connect(s.noteReached) })
+	s := &Store{target: t, script: script, clock: locks.BootTime, client: sync.OnceValues(t.connect)}
 	s.Engine = lease.NewEngine(t.url, s.newEntry, s.entryOf)
 	return s, nil
 }
 
 // Abilities implements locks.Store.
 func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
-
-// noteReached tells the last newcomer that a server has taken a connection.
-func (s *Store) noteReached() {
-	reached := s.reached.Load()
-	if reached != nil {
-		(*reached)()
-	}
-}
 
 // distance returns how far away the server is. A renewal connects and runs the script.
 func (s *Store) distance() locks.Distance {

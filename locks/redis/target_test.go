@@ -25,7 +25,7 @@ func TestTarget(t *testing.T) {
 		{"redis+cluster://a,b:7001", "kind:+cluster Addrs:[a:6379 b:7001]"},
 		{"rediss+cluster://a/0", "TLS:true kind:+cluster DB:0"},
 		{"redis://h?dial_timeout=5s&read_timeout=0.5&write_timeout=1", "DialTimeout:2000000000 ReadTimeout:500000000 WriteTimeout:1000000000"},
-		{"redis://h?dial_timeout=0&read_timeout=-1&write_timeout=-2s", "DialTimeout:2000000000 ReadTimeout:30000000000 WriteTimeout:2000000000"},
+		{"redis://h?dial_timeout=0&read_timeout=-1&write_timeout=-2s", "DialTimeout:2000000000 ReadTimeout:2000000000 WriteTimeout:2000000000"},
 		{"redis://h?protocol=3&skip_verify=false", "Addrs:[h:6379]"},
 		{"redis+unix:///s?protocol=2&db=1", "DB:1"},
 	} {

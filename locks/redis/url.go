@@ -6,12 +6,10 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"golock/locks"
-	"golock/locks/lease"
 	"golock/locks/network"
 )
 
@@ -60,15 +58,6 @@ func parse(address string) (*target, error) {
 		return nil, errors.New("options sentinel-user and sentinel-password: only with redis+sentinel://")
 	}
 	return t, t.Check("TLS, as in rediss://")
-}
-
-// newcomerAttempt limits an attempt of who is not in the queue yet. Where there are several hosts, another
-// one may answer sooner.
-func (t *target) newcomerAttempt() time.Duration {
-	if t.kind == sentinel || t.kind == cluster {
-		return lease.ShortAttempt
-	}
-	return lease.NewcomerAttempt
 }
 
 // place parses hosts and path.

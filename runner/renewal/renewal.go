@@ -228,7 +228,7 @@ func (r *Renewer) warnOfDistance() {
 	}
 	r.warned = true
 	trip := r.Term.Distance.Trip.Round(time.Millisecond)
-	r.log(true, "the store is too far away for this TTL: the slot may be lost when a connection is",
+	r.log(true, "the store is too far away for this TTL",
 		"ttl", r.Term.TTL, "round_trip", trip, "least_ttl", r.Term.Distance.LeastTTL())
 }
 
