@@ -1,6 +1,7 @@
 package webpage
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -103,13 +104,19 @@ func behindWhom(holders []report.Holder) string {
 		process += " of " + printable(h.User, hostLimit)
 	}
 	text := process
-	if len(h.Command) > 0 {
+	switch {
+	case h.Unkept:
+		text = printable(cmp.Or(h.User, "a slot"), hostLimit)
+	case len(h.Command) > 0:
 		text = printable(strings.Join(firsts(h.Command), " "), heldByLimit)
 	}
 	if h.Host != "" {
 		text += " on " + printable(h.Host, hostLimit)
 	}
-	if len(h.Command) > 0 {
+	switch {
+	case h.Unkept:
+		text += " without a process"
+	case len(h.Command) > 0:
 		text += " (" + process + ")"
 	}
 	if h.Note != "" {
