@@ -107,7 +107,7 @@ func rowOf(e locks.Entry, known users) Row {
 	row := Row{
 		Name: e.Name, Note: e.Note, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
 		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
-		Host: e.Host, PID: e.PID, User: known.of(e), Command: append([]string{}, e.Command...), Since: timestamp(e.Since.Round(time.Millisecond)),
+		Host: e.Host, PID: e.PID, User: known.of(e), Command: append([]string{}, e.Command...), Since: timestamp(sinceOf(e)),
 		Fence: e.Fence, Orphaned: e.Orphaned, WaitsFor: e.WaitsFor, Unkept: e.HasNoProcess(), HeldTill: timestamp(e.HeldTill),
 	}
 	if e.Ref != (locks.Ref{}) { // entries of a plain lock have no ID
@@ -126,6 +126,15 @@ func timestamp(t time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
+// sinceOf is rounded, so that two commands that ask about the same holder show the same. On a store with leases
+// each one computes it from an age.
+func sinceOf(e locks.Entry) time.Time {
+	if e.TTL > 0 {
+		return e.Since.Round(time.Second)
+	}
+	return e.Since.Round(time.Millisecond)
+}
+
 // NameLimit is the number of characters of a lock's or user's name that is shown.
 const NameLimit = 40
 
@@ -137,7 +146,7 @@ const (
 )
 
 // Table returns the lines of a table, or none if there are no entries. To fit into a width it first
-// shortens names, then leaves columns out. The command gets the rest of the width. A column without
+// shortens names and notes, then leaves columns out. The note gets the rest of the width before the command. A column without
 // content is left out, unless it is the column of commands.
 func Table(entries []locks.Entry, width int) []string {
 	if len(entries) == 0 {
@@ -193,9 +202,9 @@ func cellsOf(e locks.Entry, user string, brief bool) []string {
 		age = spanText(e.Age)
 	}
 	if !e.Since.IsZero() {
-		since = e.Since.Local().Format(time.DateTime)
+		since = sinceOf(e).Local().Format(time.DateTime)
 		if brief {
-			since = locks.ClockTime(e.Since)
+			since = locks.ClockTime(sinceOf(e))
 		}
 	}
 	who := cmp.Or(user, "?")
@@ -274,6 +283,7 @@ func slotText(slots []int) string {
 func fitColumns(heads []string, widths []int, width int) {
 	name, command := &widths[0], &widths[len(widths)-1]
 	note := &widths[slices.Index(heads, "NOTE")]
+	noteWidth := *note
 	used := func() int {
 		sum := 0
 		for _, w := range widths[:len(widths)-1] {
@@ -294,6 +304,9 @@ func fitColumns(heads []string, widths []int, width int) {
 		if used()+least > width {
 			widths[slices.Index(heads, head)] = 0
 		}
+	}
+	if *note > 0 { // the columns that were left out may have made room
+		*note = min(noteWidth, *note+max(width-used()-least, 0))
 	}
 	*command = min(*command, max(width-used(), 1))
 }

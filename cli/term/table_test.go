@@ -76,6 +76,13 @@ func TestTableFits(t *testing.T) {
 	if got := Table(all[5:6], 300)[1]; !strings.HasSuffix(got, "'/srv/with a long path' /mnt/backup") {
 		t.Errorf("cut though there is room: %q", got)
 	}
+	all[0].Note = strings.Repeat("n", 40)
+	for width, want := range map[int]string{80: "NAME     STATE    PID  USER           SINCE     AGE  LEFT  NOTE", 200: "NAME     STATE    SLOT  MAX  PID  USER"} {
+		if got := Table(all[:1], width)[0]; !strings.HasPrefix(got, want) {
+			t.Errorf("width %d: %q", width, got)
+		}
+	}
+	all[0].Note = ""
 	if got := Table(all[:1], 300)[1]; !strings.HasSuffix(got, "27s    (no process)") {
 		t.Errorf("a slot without a process: %q", got)
 	}
