@@ -49,7 +49,8 @@ func (p *Page) nameHolders() {
 		}
 	}
 	for _, r := range p.runs {
-		if r.waited() >= 1 {
+		isKnown := r.behind != "" || len(p.runs) <= detailLimit // a plain store does not say it, and the page has little room
+		if isKnown && r.waited() >= 1 {
 			p.explain(r, byLock[lock{r.name, r.store}].during(r))
 		}
 	}
