@@ -228,7 +228,7 @@ func commandText(command []string) string {
 	for i, word := range command {
 		words[i] = word
 		if word == "" || strings.ContainsAny(word, " \t\n") {
-			words[i] = "'" + word + "'"
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 		}
 	}
 	return locks.Printable(strings.Join(words, " "), 1000)
