@@ -30,8 +30,9 @@ func (*breakCommand) Help() string {
 	return `The golock of each holder stops its command, with its --signal, then with KILL after
 its --kill-after or before its lease ends, and exits with 79. golock break returns when
 the commands are dead and the slots are free. It ends a --hold at once, and kills what a
-killed golock has left running. What acquire --for none took is free when its lease ends:
-golock release ID is faster.
+killed golock has left running. What acquire --for none took is free when its lease ends, as
+no process can be seen dead: golock break says so and waits. golock release ID is for
+who knows that the work has ended: it frees the slot at once.
 
 Examples:
   golock break deploy
@@ -173,6 +174,10 @@ func (b *eviction) evict() error {
 	}
 	if b.DryRun.on() {
 		for _, e := range slices.Backward(wanted) {
+			if e.HasNoProcess() {
+				fmt.Fprintf(&b.gone, "would wait for the lease of %q, held by %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.Holder(), fasterThanLease(e))
+				continue
+			}
 			fmt.Fprintf(&b.gone, "would evict from %q, %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
 		}
 		return locks.JoinSome(failed)
@@ -193,9 +198,18 @@ func (b *eviction) evict() error {
 		default:
 			b.out.Step("evicted", "id", e.Ref.String(), "state", string(e.State), "pid", e.PID, "host", e.Host)
 			left = append(left, e)
+			if e.HasNoProcess() {
+				b.out.Say(fmt.Sprintf("waiting for the end of the lease of %q, held by %s: %s", locks.Printable(e.Name, term.NameLimit), e.Holder(), fasterThanLease(e)))
+			}
 		}
 	}
 	return locks.JoinSome(append(failed, b.await(left)...))
+}
+
+// fasterThanLease says how to free a slot that no process keeps, without its lease having ended. Nobody can see
+// whether the work that it was taken for has ended: only who knows that gives the slot to others.
+func fasterThanLease(e locks.Entry) string {
+	return fmt.Sprintf("if its work has ended, golock release %s frees it at once", e.Ref)
 }
 
 // withInvalid adds the invalid entries that have an ID. They may hold.

@@ -26,7 +26,7 @@ type reportCommand struct {
 	Prometheus boolFlag     `name:"prometheus" brief:"" file:"no" help:"Print metrics for Prometheus. The default if standard output is not a terminal."`
 	Textfile   textFlag     `name:"textfile" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by the metrics, in one step, for node_exporter's textfile collector."`
 	Since      durationFlag `name:"since" brief:"" file:"no" placeholder:"D" help:"Only runs that ended within the last D."`
-	Name       textFlag     `name:"name" brief:"" file:"no" placeholder:"NAME" help:"Only runs of this name."`
+	Name       textFlag     `name:"name" brief:"" file:"no" placeholder:"NAME" help:"Only runs of this name; the table is followed by its longest waits, and what was skipped or failed."`
 	configFlag
 	Reports []textFlag `arg:"" optional:"" name:"reports" sep:"none" placeholder:"FILE" help:"Files that --report has written, in any order. Without FILE the configured report is read: GOLOCK_REPORT, or the key report of the configuration file."`
 }
@@ -60,7 +60,7 @@ func (c *reportCommand) run(out *term.Printer) error {
 		return err
 	}
 	sums := &sums{summary: report.NewSummary(), metrics: report.NewMetrics()}
-	if c.HTML.given() {
+	if c.HTML.given() || c.Name.given() {
 		sums.page = webpage.New(time.Now())
 	}
 	for _, path := range paths {
@@ -122,7 +122,7 @@ func (c *reportCommand) paths(v *config.Values, out *term.Printer) ([]string, er
 type sums struct {
 	summary *report.Summary
 	metrics *report.Metrics
-	page    *webpage.Page // nil if no page is wanted
+	page    *webpage.Page // nil if neither a page nor the lists of a name are wanted
 }
 
 func (s *sums) add(line *report.Line) {
@@ -190,6 +190,9 @@ func (c *reportCommand) write(sums *sums, out *term.Printer) error {
 	if len(lines) == 0 {
 		out.Say("the report has no run to show")
 		return nil
+	}
+	if c.Name.given() {
+		lines = append(lines, sums.page.Lists(width)...)
 	}
 	return printOut(strings.Join(lines, "\n") + "\n")
 }

@@ -91,7 +91,7 @@ func outcomeText(o *runner.Outcome) string {
 // are not looked up: a directory service may take seconds.
 func reportHolders(entries []locks.Entry, user string) (all []report.Holder) {
 	for _, e := range entries[:min(len(entries), maxReportHolders)] {
-		h := report.Holder{Host: e.Host, PID: e.PID, User: e.User, Command: append([]string{}, e.Command...), Note: e.Note}
+		h := report.Holder{Host: e.Host, PID: e.PID, User: e.User, Command: append([]string{}, e.Command...), Note: e.Note, Unkept: e.HasNoProcess()}
 		if e.Ref != (locks.Ref{}) { // entries of a plain lock have no ID
 			h.ID = e.Ref.String()
 		}

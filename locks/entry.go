@@ -46,6 +46,21 @@ type Entry struct {
 	Ended    bool          // the holder has released it; it keeps the slot until HeldTill
 	Evicted  string        // who evicted it, if it has not left yet; empty if nobody did
 	Runs     bool          // stores with leases: the slot is for a command (Keeper.HasCommand)
+	Unkept   bool          // stores with leases: no process stays with the slot (KeptByNobody)
+}
+
+// HasNoProcess reports whether the slot is held by its lease alone: the process that took it has ended, and
+// nobody else can be seen dead.
+func (e Entry) HasNoProcess() bool { return e.Unkept && e.State == Holding && !e.Ended }
+
+// LeaseEnd is when the slot is free unless its lease is renewed, on this host's clock. The entry may have been
+// read some time ago.
+func (e Entry) LeaseEnd() time.Time {
+	read := time.Now()
+	if e.HasAge {
+		read = e.Since.Add(e.Age)
+	}
+	return read.Add(e.Expires).Round(time.Second)
 }
 
 // SetAge sets how long an entry has held or waited, as the clock of the store tells it: two wall clocks
@@ -58,7 +73,7 @@ func (e *Entry) SetAge(age time.Duration) {
 // Holder describes in a few words whose entry it is.
 func (e Entry) Holder() string {
 	who := e.Who(60)
-	if !e.Since.IsZero() {
+	if !e.Since.IsZero() && !e.HasNoProcess() {
 		who += " since " + e.Since.Local().Format("2006-01-02 15:04:05")
 	}
 	who += e.NoteText()
@@ -79,8 +94,12 @@ func (e Entry) NoteText() string {
 	return fmt.Sprintf(", note %q", Printable(e.Note, MaxNote))
 }
 
-// Who names the process of an entry, with at most commandLimit characters of its command.
+// Who names the process of an entry, with at most commandLimit characters of its command. Where no process
+// keeps the slot, it names who took it, and until when.
 func (e Entry) Who(commandLimit int) string {
+	if e.HasNoProcess() {
+		return Printable(cmp.Or(e.User, "somebody"), 80) + "@" + Printable(e.Host, 80) + " without a process until " + ClockTime(e.LeaseEnd())
+	}
 	who := "a process that cannot be seen" // it is in another container, or of another user
 	if e.PID > 0 {
 		who = fmt.Sprintf("pid %d", e.PID)

@@ -45,6 +45,7 @@ type Holder struct {
 	User    string   `json:"user"`
 	Command []string `json:"command"`
 	Note    string   `json:"note,omitempty"`
+	Unkept  bool     `json:"no_process,omitempty"` // acquire --for none took it
 }
 
 // The outcomes of a line that mean something to this package. Package runner has the others.

@@ -170,7 +170,7 @@ func waitingLine(w *runner.Waiting, now time.Time, commandWidth int) string {
 		}
 		facts = append(facts, fact)
 	}
-	if !w.Until.IsZero() {
+	if w.Until.Sub(now) >= time.Second { // then the line that follows says that it has given up
 		facts = append(facts, "gives up in "+spanText(w.Until.Sub(now)))
 	}
 	for _, problem := range []string{w.Pause, w.Problem} {
@@ -193,7 +193,7 @@ func holderText(e locks.Entry, now time.Time, commandWidth int) string {
 	case e.Evicted != "":
 		text += ", evicted,"
 	}
-	if e.HasAge {
+	if e.HasAge && !e.HasNoProcess() {
 		text += " for " + spanText(now.Sub(e.Since))
 	}
 	return text + e.NoteText()

@@ -18,6 +18,7 @@ func TestWaitingText(t *testing.T) {
 	there.Host, there.Orphaned, there.Command = "far\a", true, nil
 	hidden := locks.Entry{State: locks.Holding}
 	ended := locks.Entry{State: locks.Holding, PID: 1, Ended: true, HeldTill: now}
+	unkept := locks.Entry{State: locks.Holding, Unkept: true, PID: 1, Host: "h", User: "root", Note: "upgrade", HasAge: true, Since: now, Expires: time.Hour}
 	for _, c := range []struct {
 		w    runner.Waiting
 		want string
@@ -30,6 +31,7 @@ func TestWaitingText(t *testing.T) {
 		{runner.Waiting{Name: "a", Began: now, Place: 3, Problem: "redis://h cannot be reached"}, `waiting for "a": 3rd in line, redis://h cannot be reached`},
 		{runner.Waiting{Name: "a", Began: now, Pause: "the server has restarted"}, `waiting for "a": the server has restarted`},
 		{runner.Waiting{Name: "a", Began: now, Place: 111, Holders: []locks.Entry{ended}}, `waiting for "a": 111th in line, held by pid 1 until ` + locks.ClockTime(now) + `, which has ended`},
+		{runner.Waiting{Name: "a", Began: now, Until: now, Holders: []locks.Entry{unkept}}, `waiting for "a": held by root@h without a process until ` + locks.ClockTime(now.Add(time.Hour).Round(time.Second)) + `, note "upgrade"`},
 	} {
 		if got := waitingText(&c.w, now, 0); got != c.want {
 			t.Errorf("%s\nwant\n%s", got, c.want)

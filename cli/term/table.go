@@ -33,6 +33,7 @@ type Row struct {
 	Fence    int64       `json:"fence"`
 	Orphaned bool        `json:"orphaned"`
 	WaitsFor string      `json:"waits_for,omitempty"`     // only of a run that holds and waits for another of its names
+	Unkept   bool        `json:"no_process,omitempty"`    // only of a slot that acquire --for none has taken
 	HeldTill string      `json:"held_until,omitempty"`    // only for a hold
 	Expires  *int64      `json:"expires_in_ms,omitempty"` // only on stores with leases
 }
@@ -106,8 +107,8 @@ func rowOf(e locks.Entry, known users) Row {
 	row := Row{
 		Name: e.Name, Note: e.Note, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
 		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
-		Host: e.Host, PID: e.PID, User: known.of(e), Command: append([]string{}, e.Command...), Since: timestamp(e.Since.Round(time.Millisecond)),
-		Fence: e.Fence, Orphaned: e.Orphaned, WaitsFor: e.WaitsFor, HeldTill: timestamp(e.HeldTill),
+		Host: e.Host, PID: e.PID, User: known.of(e), Command: append([]string{}, e.Command...), Since: timestamp(sinceOf(e)),
+		Fence: e.Fence, Orphaned: e.Orphaned, WaitsFor: e.WaitsFor, Unkept: e.HasNoProcess(), HeldTill: timestamp(e.HeldTill),
 	}
 	if e.Ref != (locks.Ref{}) { // entries of a plain lock have no ID
 		row.ID = e.Ref.String()
@@ -125,6 +126,15 @@ func timestamp(t time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
+// sinceOf is rounded, so that two commands that ask about the same holder show the same. On a store with leases
+// each one computes it from an age.
+func sinceOf(e locks.Entry) time.Time {
+	if e.TTL > 0 {
+		return e.Since.Round(time.Second)
+	}
+	return e.Since.Round(time.Millisecond)
+}
+
 // NameLimit is the number of characters of a lock's or user's name that is shown.
 const NameLimit = 40
 
@@ -136,14 +146,14 @@ const (
 )
 
 // Table returns the lines of a table, or none if there are no entries. To fit into a width it first
-// shortens names, then leaves columns out. The command gets the rest of the width. A column without
+// shortens names and notes, then leaves columns out. The note gets the rest of the width before the command. A column without
 // content is left out, unless it is the column of commands.
 func Table(entries []locks.Entry, width int) []string {
 	if len(entries) == 0 {
 		return nil
 	}
 	heads := []string{
-		"NAME", "STATE", "POS", "SLOT", "MAX", "WEIGHT", "PRIORITY", "PID", "USER", "SINCE", "AGE", "UNTIL", "NOTE", "COMMAND",
+		"NAME", "STATE", "POS", "SLOT", "MAX", "WEIGHT", "PRIORITY", "PID", "USER", "SINCE", "AGE", "LEFT", "NOTE", "COMMAND",
 	}
 	widths := make([]int, len(heads)) // a width of 0 leaves the column out
 	table := [][]string{heads}
@@ -192,20 +202,36 @@ func cellsOf(e locks.Entry, user string, brief bool) []string {
 		age = spanText(e.Age)
 	}
 	if !e.Since.IsZero() {
-		since = e.Since.Local().Format(time.DateTime)
+		since = sinceOf(e).Local().Format(time.DateTime)
 		if brief {
-			since = locks.ClockTime(e.Since)
+			since = locks.ClockTime(sinceOf(e))
 		}
 	}
 	who := cmp.Or(user, "?")
 	if e.TTL > 0 && e.Host != "" { // the store serves several hosts
 		who = user + "@" + e.Host
 	}
+	pid, command := orUnknown(e.PID), commandText(e.Command)
+	if e.HasNoProcess() {
+		pid, command = "-", "(no process)"
+	}
 	return []string{
 		locks.Printable(e.Name, NameLimit), stateOf(e), position, slots, limit,
-		unlessUsual(e.Claim.Weight, 1), unlessUsual(e.Claim.Priority, 0), orUnknown(e.PID), locks.Printable(who, NameLimit),
-		since, age, endOf(e), locks.Printable(e.Note, locks.MaxNote), locks.Printable(strings.Join(e.Command, " "), 1000),
+		unlessUsual(e.Claim.Weight, 1), unlessUsual(e.Claim.Priority, 0), pid, locks.Printable(who, NameLimit),
+		since, age, endOf(e), locks.Printable(e.Note, locks.MaxNote), command,
 	}
+}
+
+// commandText writes a command on a line, with quotes around a word that would look like several ones.
+func commandText(command []string) string {
+	words := make([]string, len(command))
+	for i, word := range command {
+		words[i] = word
+		if word == "" || strings.ContainsAny(word, " \t\n") {
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return locks.Printable(strings.Join(words, " "), 1000)
 }
 
 // orUnknown writes a number that a plain lock may not know.
@@ -237,12 +263,12 @@ func stateOf(e locks.Entry) string {
 	return string(e.State)
 }
 
-// endOf returns the end of a hold, or the time until a lease expires.
+// endOf returns the time until a hold ends or a lease expires.
 func endOf(e locks.Entry) string {
 	switch {
 	case e.Ended: // the column STATE shows the end
 	case !e.HeldTill.IsZero():
-		return locks.ClockTime(e.HeldTill)
+		return max(time.Until(e.HeldTill), 0).Truncate(time.Second).String()
 	case e.TTL > 0:
 		return max(e.Expires, 0).Truncate(time.Second).String()
 	}
@@ -257,6 +283,7 @@ func slotText(slots []int) string {
 func fitColumns(heads []string, widths []int, width int) {
 	name, command := &widths[0], &widths[len(widths)-1]
 	note := &widths[slices.Index(heads, "NOTE")]
+	noteWidth := *note
 	used := func() int {
 		sum := 0
 		for _, w := range widths[:len(widths)-1] {
@@ -273,10 +300,13 @@ func fitColumns(heads []string, widths []int, width int) {
 	if over := used() + least - width; over > 0 {
 		*note = max(*note-over, min(*note, noteLeast))
 	}
-	for _, head := range []string{"PRIORITY", "WEIGHT", "MAX", "USER", "UNTIL", "SINCE", "NOTE", "AGE", "SLOT", "POS", "PID"} {
+	for _, head := range []string{"PRIORITY", "WEIGHT", "MAX", "SLOT", "POS", "USER", "LEFT", "SINCE", "NOTE", "AGE", "PID"} {
 		if used()+least > width {
 			widths[slices.Index(heads, head)] = 0
 		}
+	}
+	if *note > 0 { // the columns that were left out may have made room
+		*note = min(noteWidth, *note+max(width-used()-least, 0))
 	}
 	*command = min(*command, max(width-used(), 1))
 }

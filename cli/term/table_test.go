@@ -22,6 +22,8 @@ func some() (all []locks.Entry) {
 			e.TTL = 30 * time.Second
 		}
 		switch i {
+		case 0:
+			e.Unkept = true
 		case 1:
 			e.Name, e.Command = strings.Repeat("n", 255), nil
 		case 2:
@@ -64,15 +66,25 @@ func TestTableFits(t *testing.T) {
 			}
 		}
 		if width >= 160 {
-			for i, want := range map[int]string{0: "POS  SLOT  MAX  WEIGHT  PRIORITY  PID", 1: "deploy@build-7", 4: "27s", 8: "?"} {
+			for i, want := range map[int]string{0: "POS  SLOT  MAX  WEIGHT  PRIORITY  PID", 1: "  -      deploy@build-7", 4: "27s", 8: "?"} {
 				if !strings.Contains(lines[i], want) {
 					t.Errorf("width %d: no %s in %q", width, want, lines[i])
 				}
 			}
 		}
 	}
-	if got := Table(all[:1], 300)[1]; !strings.HasSuffix(got, "/mnt/backup") {
+	if got := Table(all[5:6], 300)[1]; !strings.HasSuffix(got, "'/srv/with a long path' /mnt/backup") {
 		t.Errorf("cut though there is room: %q", got)
+	}
+	all[0].Note = strings.Repeat("n", 40)
+	for width, want := range map[int]string{80: "NAME     STATE    PID  SINCE     AGE  LEFT  NOTE                    COMMAND", 200: "NAME     STATE    SLOT  MAX  PID  USER"} {
+		if got := Table(all[:1], width)[0]; !strings.HasPrefix(got, want) {
+			t.Errorf("width %d: %q", width, got)
+		}
+	}
+	all[0].Note = ""
+	if got := Table(all[:1], 300)[1]; !strings.HasSuffix(got, "27s   (no process)") {
+		t.Errorf("a slot without a process: %q", got)
 	}
 }
 

@@ -61,6 +61,8 @@ func testFind(t *testing.T, w *world) {
 		t.Helper()
 		if e, err := queue.Find(context.Background(), p.ref); err != nil || e.Ref != p.ref || e.Name != "n" || e.State != state || e.Runs != (runs && leases) {
 			t.Errorf("found %+v, %v; want it %s, runs %v", e, err, state, runs)
+		} else if isUnkept := leases && !runs && state == locks.Holding; e.HasNoProcess() != isUnkept {
+			t.Errorf("found %+v; want that no process keeps it: %v", e, isUnkept)
 		}
 		var want error
 		if state != locks.Holding {
@@ -71,7 +73,7 @@ func testFind(t *testing.T, w *world) {
 		}
 	}
 	run := w.granted("n", 1, func(r *locks.Request) { r.Keeper = locks.KeptByRun })
-	kept := w.queued("n", 1)
+	kept := w.queued("n", 1, func(r *locks.Request) { r.Keeper = locks.KeptByNobody })
 	find(run, locks.Holding, true)
 	find(kept, locks.Waiting, false)
 	run.release()

@@ -14,7 +14,8 @@ type Owner struct {
 	PID     int      `json:"pid"`
 	UID     int64    `json:"uid"` // an ID of a 64-bit system may not fit into the int of a 32-bit one
 	User    string   `json:"user,omitempty"`
-	Runs    bool     `json:"runs,omitempty"` // locks.Keeper.HasCommand
+	Runs    bool     `json:"runs,omitempty"`   // locks.Keeper.HasCommand
+	Unkept  bool     `json:"unkept,omitempty"` // locks.KeptByNobody
 	Command []string `json:"command,omitempty"`
 	Note    string   `json:"note,omitempty"` // locks.Request.Note
 	Next    string   `json:"next,omitempty"` // locks.Request.Next
@@ -26,6 +27,7 @@ const maxCommand = 1024
 // Of describes this process as the owner of a request.
 func Of(r locks.Request) Owner {
 	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Keeper.HasCommand(), Note: r.Note, Next: r.Next}
+	o.Unkept = r.Keeper == locks.KeptByNobody
 	o.Host, _ = os.Hostname()
 	room := max(maxCommand-len(r.Note)-len(r.Next), 0) // thousands of entries must fit into one answer of a store
 	for _, word := range r.Command {
@@ -78,7 +80,7 @@ func cut(text string, limit int) string {
 // out.
 func (o Owner) Describe(e *locks.Entry) {
 	e.Host, e.PID, e.UID, e.User, e.Runs, e.Command = o.Host, o.PID, int(o.UID), o.User, o.Runs, o.Command
-	e.Note, e.Next = o.Note, o.Next
+	e.Note, e.Next, e.Unkept = o.Note, o.Next, o.Unkept
 	if host, err := os.Hostname(); err != nil || host != o.Host {
 		e.UID = -1
 	}

@@ -26,6 +26,9 @@ func infoOf(r locks.Request) string {
 	if o.Runs {
 		fields.Set("runs", "1")
 	}
+	if o.Unkept {
+		fields.Set("unkept", "1")
+	}
 	if o.Next != "" {
 		fields.Set(nextField, o.Next)
 	}
@@ -39,7 +42,7 @@ func infoOf(r locks.Request) string {
 func parseOwner(text string) owner.Owner {
 	fields, _ := url.ParseQuery(withoutCutEscape(text))
 	o := owner.Owner{
-		Host: fields.Get("host"), UID: -1, User: fields.Get("user"), Runs: fields.Has("runs"), Command: fields["word"], Note: fields.Get(noteField), Next: fields.Get(nextField),
+		Host: fields.Get("host"), UID: -1, User: fields.Get("user"), Runs: fields.Has("runs"), Unkept: fields.Has("unkept"), Command: fields["word"], Note: fields.Get(noteField), Next: fields.Get(nextField),
 	}
 	o.PID, _ = strconv.Atoi(fields.Get("pid"))
 	if uid, err := strconv.ParseInt(fields.Get("uid"), 10, 64); err == nil {

@@ -2,7 +2,6 @@ package webpage
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -172,7 +171,7 @@ func (b *bar) label(r *run, from, to float64, n int) bool {
 	if room < leastLabel {
 		return false
 	}
-	b.Label = locks.Printable("behind "+r.behind, min(room-1, labelLimit))
+	b.Label = locks.Printable(r.behindText(), min(room-1, labelLimit))
 	b.LabelX, b.LabelY = percent(from+0.2), n*rowHeight+barTop+9
 	return true
 }
@@ -198,7 +197,7 @@ type listed struct{ Begin, Name, Host, Waited, Behind, Result, Mark, Note, Comma
 
 func (p *Page) list(r *run) listed {
 	l := listed{
-		Begin: p.stamp(r.begin), Name: r.name, Host: r.host, Waited: report.Span(r.granted - r.begin), Behind: r.behind,
+		Begin: p.stamp(r.begin), Name: r.name, Host: r.host, Waited: report.Span(r.granted - r.begin), Behind: r.behindCell(),
 		Result: r.result, Note: r.note, Command: r.command,
 	}
 	if r.kind != report.OK {
@@ -214,26 +213,17 @@ func (p *Page) list(r *run) listed {
 func (p *Page) longestWaits() (all []listed) {
 	byWait := slices.Clone(p.runs)
 	slices.SortStableFunc(byWait, func(a, b *run) int { return cmp.Compare(b.granted-b.begin, a.granted-a.begin) })
-	byID := map[string]*run{}
-	for _, r := range p.runs {
-		if r.id != "" {
-			byID[r.id] = r
-		}
-	}
 	for _, r := range byWait[:min(len(byWait), waitsShown)] {
 		if r.granted-r.begin < 1 {
 			break
 		}
-		item := p.list(r)
-		if holder := byID[r.behindID]; holder != nil && holder.started {
-			item.Behind += fmt.Sprintf(", which ran from %s to %s", p.format(holder.granted, "15:04:05"), p.format(holder.end, "15:04:05"))
-		}
-		all = append(all, item)
+		all = append(all, p.list(r))
 	}
 	return all
 }
 
-// troubles lists the last runs that did not end well, and counts those that are not listed.
+// troubles lists the last runs that did not end well, in the order of the time lines, and counts those that are not
+// listed.
 func (p *Page) troubles() (all []listed, more int) {
 	for _, r := range slices.Backward(p.runs) {
 		if r.kind == report.OK {
@@ -245,32 +235,6 @@ func (p *Page) troubles() (all []listed, more int) {
 		}
 		all = append(all, p.list(r))
 	}
+	slices.Reverse(all)
 	return all, more
-}
-
-// remarks are the sentences that answer what people ask first.
-func (p *Page) remarks(rows []*report.Row) (all []string) {
-	var skipped *report.Row
-	for _, row := range rows {
-		if row.Skipped > 0 && (skipped == nil || row.Skipped > skipped.Skipped) {
-			skipped = row
-		}
-	}
-	if skipped != nil {
-		all = append(all, fmt.Sprintf("Most skipped: %s, %d of %d runs.", printable(skipped.Name, nameLimit), skipped.Skipped, skipped.Runs))
-	}
-	var waited *run
-	for _, r := range p.runs {
-		if r.granted-r.begin >= 1 && (waited == nil || r.granted-r.begin > waited.granted-waited.begin) {
-			waited = r
-		}
-	}
-	if waited != nil {
-		text := fmt.Sprintf("Longest wait: %s on %s at %s, %s", waited.name, waited.host, p.format(waited.begin, "15:04:05"), report.Span(waited.granted-waited.begin))
-		if waited.behind != "" {
-			text += " behind " + waited.behind
-		}
-		all = append(all, text+".")
-	}
-	return all
 }

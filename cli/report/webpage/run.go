@@ -1,6 +1,7 @@
 package webpage
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -33,9 +34,14 @@ type run struct {
 	user                string
 	pid                 int
 	command, note       string
-	behind              string // who held the slot when the run first waited, or was turned away; "" if nobody is known
+	behind              string // who held the slot while the run waited, or when it was turned away; "" if nobody is known
 	behindID            string
+	isBehindFirst       bool // others may have held it after behind
+	hadSlot             bool
 }
+
+// waited is how long the run waited, in seconds.
+func (r *run) waited() float64 { return r.granted - r.begin }
 
 func (p *Page) newRun(l *report.Line) *run {
 	r := &run{
@@ -44,6 +50,7 @@ func (p *Page) newRun(l *report.Line) *run {
 		user: p.text(l.User, hostLimit), pid: l.PID, command: p.text(strings.Join(firsts(l.Command), " "), commandLimit),
 		note: p.text(l.Note, noteLimit),
 	}
+	r.hadSlot = !r.withoutSlot && (r.started || len(l.Slots) > 0)
 	r.granted = r.begin + seconds(l.Waited)
 	r.end = r.granted + seconds(l.Ran)
 	if len(l.WaitedFor) > 0 {
@@ -103,13 +110,19 @@ func behindWhom(holders []report.Holder) string {
 		process += " of " + printable(h.User, hostLimit)
 	}
 	text := process
-	if len(h.Command) > 0 {
+	switch {
+	case h.Unkept:
+		text = printable(cmp.Or(h.User, "a slot"), hostLimit)
+	case len(h.Command) > 0:
 		text = printable(strings.Join(firsts(h.Command), " "), heldByLimit)
 	}
 	if h.Host != "" {
 		text += " on " + printable(h.Host, hostLimit)
 	}
-	if len(h.Command) > 0 {
+	switch {
+	case h.Unkept:
+		text += " without a process"
+	case len(h.Command) > 0:
 		text += " (" + process + ")"
 	}
 	if h.Note != "" {
@@ -139,7 +152,7 @@ func (p *Page) about(r *run, layout string) string {
 		b.WriteString(" waited " + report.Span(waited))
 	}
 	if r.behind != "" {
-		b.WriteString(" behind " + locks.Printable(r.behind, behindLimit))
+		b.WriteString(" " + locks.Printable(r.behindText(), behindLimit))
 	}
 	if r.started {
 		b.WriteString(", ran " + report.Span(r.end-r.granted))

@@ -32,6 +32,8 @@ type Page struct {
 	dropped int // runs that are older than those that are drawn
 	limit   int // how many runs are drawn
 	texts   map[string]string
+
+	isArranged bool // no run comes any more
 }
 
 // New returns a page without runs. Times are shown in the location of now.
@@ -89,14 +91,24 @@ type tableRow struct {
 	Last string
 }
 
+// arrange puts the runs that are drawn into the order of their beginnings, and finds out behind whom they waited.
+func (p *Page) arrange() {
+	if p.isArranged {
+		return
+	}
+	p.isArranged = true
+	p.drop()
+	slices.SortStableFunc(p.runs, func(a, b *run) int { return cmp.Compare(a.begin, b.begin) })
+	p.nameHolders()
+}
+
 // Write writes the page. The rows are those of all runs, also of those that the page does not draw.
 func (p *Page) Write(to io.Writer, rows []*report.Row) error {
 	parsed, err := template.New("page").Parse(pageText)
 	if err != nil {
 		return err
 	}
-	p.drop()
-	slices.SortStableFunc(p.runs, func(a, b *run) int { return cmp.Compare(a.begin, b.begin) })
+	p.arrange()
 	c := &content{
 		Style: template.CSS(styleText), Made: p.now.Format(time.DateTime), Zone: p.now.Format("MST, -07:00"),
 		Drawn: len(p.runs), Dropped: p.dropped, Runs: len(p.runs) + p.dropped, Legend: marks(),

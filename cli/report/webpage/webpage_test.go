@@ -50,14 +50,17 @@ func night() []*report.Line {
 	waiter := at(10*time.Minute, "backup", "ended", 1800, 600)
 	waiter.WaitedFor = []report.Holder{{ID: "a-b", Host: "h2", PID: 4123, User: "root", Command: []string{"rsync", "-a"}, Note: "upgrade"}}
 	waiter.Note = "ticket 7"
+	holder := at(0, "backup", "ended", 0, 2400)
+	holder.ID = "a-b"
 	failed := at(20*time.Minute, "mail", "ended", 0, 5)
 	failed.ExitCode = 3
 	skipped := at(30*time.Minute, "mail", "busy", 0, 0)
 	skipped.ExitCode = 75
+	skipped.WaitedFor = []report.Holder{{Host: "web1", PID: 37, Command: []string{"sync"}}}
 	interrupted := at(time.Hour, "mail", "interrupted", 60, 0)
 	interrupted.ExitCode, interrupted.Signal = 143, "TERM"
 	return []*report.Line{
-		at(0, "backup", "ended", 0, 2400), waiter, failed, skipped, interrupted,
+		holder, waiter, failed, skipped, interrupted,
 		at(90*time.Minute, "mail", "time-limit", 0, 60), at(100*time.Minute, "mail", "lost", 0, 60),
 		at(110*time.Minute, "mail", "unavailable", 10, 0), at(120*time.Minute, "mail", "unlocked", 0, 60),
 	}
@@ -71,13 +74,15 @@ func TestPage(t *testing.T) {
 		`<a href="#all">The whole time</a>`, `Fri 27 Nov 2026: <a href="#t1795813200">22:00</a> <a href="#t1795816800">23:00</a>`,
 		`<section class="window first" id="all">`, `<h3>Friday, 27 November 2026, 22:00 to 23:00</h3>`,
 		// The waiter is below the holder in the hour: from 10 to 40 minutes it waits, then it runs for 10.
-		`<title>22:10:00 waited 30m00s behind rsync -a on h2 (PID 4123 of root): upgrade, ran 10m00s: ok; ticket 7 [7 /usr/bin/backup]</title>` +
+		`<title>22:10:00 waited 30m00s behind /usr/bin/backup on h1 until 22:40, ran 10m00s: ok; ticket 7 [7 /usr/bin/backup]</title>` +
 			`<rect class="w" x="16.67%" y="19" width="50%" height="10"/><rect class="r" x="66.67%" y="19" width="16.67%" height="10"/>` +
-			`<text x="16.87%" y="28">behind rsync -a on h2 (PID 4123 of root): upgrade</text>`,
+			`<text x="16.87%" y="28">behind /usr/bin/backup on h1 until 22:40</text>`,
 		`<rect class="r f" x="33.33%" y="3" width="0.14%" height="10"/><use href="#failed" x="33.47%" y="8"/>`,
 		`<use href="#skipped" x="50%" y="8"/>`, `<use href="#interrupted" `, `<use href="#time-limit" `, `<use href="#lost" `,
 		`<use href="#unavailable" `, `<rect class="u" `, `<use href="#unlocked" `,
-		"Most skipped: mail, 1 of 7 runs.", "Longest wait: backup on h1 at 22:10:00, 30m00s behind rsync -a on h2",
+		"<li>Most skipped: mail, 1 of 7 runs, behind sync on web1 (PID 37).", "<li>Failed: mail 1.", "<li>Stopped at the time limit: mail 1.",
+		"<li>Lost the slot: mail 1.", "<li>Store unavailable: mail 1.",
+		"Longest wait: backup on h1 at 22:10:00, 30m00s behind /usr/bin/backup on h1 until 22:40.",
 		`<th scope="row">mail<td class="n">7<td class="n">1<td class="n">3<td class="n">1<td class="n">1<td class="n">1<td class="n">0s`,
 	} {
 		if !strings.Contains(text, want) {
@@ -86,6 +91,41 @@ func TestPage(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(text)
+	}
+}
+
+// A run waits behind one run after the other. What the report does not have is not claimed.
+func TestBehind(t *testing.T) {
+	first := at(0, "backup", "ended", 0, 14*60)
+	first.ID, first.Host, first.Command = "x-a", "db1", []string{"backup", "24"}
+	second := at(5*time.Minute, "backup", "ended", 9*60, 47*60)
+	second.ID, second.Host, second.Command = "x-b", "db2", []string{"backup", "9"}
+	beside := *second
+	beside.Waited, beside.Ran = 0, 56*60
+	waiter := at(6*time.Minute, "backup", "busy", 55*60, 0)
+	waiter.WaitedFor = []report.Holder{{ID: "x-a", Host: "db1", PID: 24, Command: first.Command}}
+	turnedAway := *waiter
+	turnedAway.Waited = 0
+	for _, c := range []struct {
+		runs []*report.Line
+		want string
+	}{
+		{[]*report.Line{first, second, waiter}, "behind backup 24 on db1 until 22:14, then backup 9 on db2 until 23:01"},
+		{[]*report.Line{first, &beside, waiter}, "behind backup 24 on db1 until 22:14 and backup 9 on db2 until 23:01"},
+		{[]*report.Line{second, waiter}, "first behind backup 24 on db1 (PID 24), then backup 9 on db2 until 23:01"},
+		{[]*report.Line{first, waiter}, "first behind backup 24 on db1 until 22:14"},
+		{[]*report.Line{waiter}, "first behind backup 24 on db1 (PID 24)"},
+		{[]*report.Line{first, second, &turnedAway}, "behind backup 24 on db1 (PID 24)"},
+	} {
+		page := New(made)
+		for _, line := range c.runs {
+			page.Add(line)
+		}
+		lines := page.Lists(0)
+		last := page.runs[len(page.runs)-1]
+		if got := last.behindText(); got != c.want || !strings.HasSuffix(lines[len(lines)-1], "skipped  "+strings.TrimPrefix(c.want, "behind ")) && !last.isBehindFirst {
+			t.Errorf("got %s, want %s: %q", got, c.want, lines)
+		}
 	}
 }
 
