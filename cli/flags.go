@@ -266,7 +266,7 @@ func settings(command any) (all []config.Setting, given map[string][]string) {
 // storeFlags say where the lock lives.
 type storeFlags struct {
 	Store     textFlag `name:"store" brief:"" variable:"GOLOCK_STORE" builtin:"local" empty:"set" alternative:"store" group:"slot" placeholder:"URL" help:"Where the lock lives: local, local:///DIR, flock:///FILE, redis://HOST, postgres://HOST/DB, etcd://HOSTS and others, see docs/stores.md."`
-	StoreFile textFlag `name:"store-file" brief:"" variable:"GOLOCK_STORE_FILE" empty:"set" alternative:"store" group:"slot" placeholder:"FILE" help:"Read the store's URL from the first line of FILE, such as a credential of systemd or a secret of docker. A file that others may write is refused."`
+	StoreFile textFlag `name:"store-file" variable:"GOLOCK_STORE_FILE" empty:"set" alternative:"store" group:"slot" placeholder:"FILE" help:"Read the store's URL from the first line of FILE, such as a credential of systemd or a secret of docker. A file that others may write is refused."`
 	configFlag
 }
 

@@ -51,13 +51,11 @@ Settings: /etc/golock.toml, ~/.config/golock/config.toml, variables such as GOLO
 All pages: man golock, and docs/ or /usr/share/doc/golock.`
 
 // briefRoot is what golock -h prints behind the usage line, before the commands.
-const briefRoot = `
-golock runs a command under a named lock: one at a time, or at most N.
+const briefRoot = `golock runs a command under a named lock: one at a time, or at most N.
 
   golock run --name backup -- rsync -a /srv /mnt/backup     one at a time; others wait
   golock run --name backup -n -E 0 -- rsync ...             skip if one is running
   golock ls                                                 who holds and who waits
-
 Commands:
 `
 

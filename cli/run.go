@@ -25,7 +25,7 @@ type runCommand struct {
 	Timeout textFlag `name:"timeout" hidden:""`
 
 	TimeLimit durationFlag `name:"time-limit" brief:"" variable:"GOLOCK_TIME_LIMIT" group:"ending" example:"6h" placeholder:"D" help:"Stop the command after D. The exit code is then 124."`
-	KillAfter durationFlag `name:"kill-after" short:"k" brief:"" variable:"GOLOCK_KILL_AFTER" builtin:"10s" group:"ending" placeholder:"D" help:"Send KILL this long after the stop signal, when golock itself stops the command. 0 sends KILL at once."`
+	KillAfter durationFlag `name:"kill-after" short:"k" variable:"GOLOCK_KILL_AFTER" builtin:"10s" group:"ending" placeholder:"D" help:"Send KILL this long after the stop signal, when golock itself stops the command. 0 sends KILL at once."`
 	Signal    wordFlag     `name:"signal" brief:"" builtin:"TERM" group:"ending" placeholder:"SIG" help:"Stop the command with this signal, a name or a number."`
 	Rewrite   listFlag     `name:"rewrite" group:"ending" example:"HUP:USR1" placeholder:"A:B" help:"Deliver signal A to the command as B. A:0 drops A. Repeatable."`
 	OkExit    listFlag     `name:"ok-exit" group:"ending" example:"143" placeholder:"CODE" help:"Report this exit code of the command as 0. Repeatable."`

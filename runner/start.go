@@ -96,7 +96,7 @@ func (s *supervisor) beginHolds() *Outcome {
 	case errors.As(err, new(*locks.EvictedError)):
 		return s.lostBefore(Busy, takenBack(err))
 	}
-	return s.lostBefore(Refused, fmt.Errorf("its hold cannot begin: %v", err))
+	return s.lostBefore(Refused, fmt.Errorf("its hold cannot begin: %w", err))
 }
 
 // startProcess starts the command as a child of the watchdog, or of golock if there is no watchdog.
