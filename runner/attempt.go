@@ -16,7 +16,7 @@ import (
 type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	wanted []locks.Request // of all names, in the order in which they are made
+	wanted []locks.Request // the requests of all names, in the order in which they are made
 
 	stopsSoon atomic.Bool // set before this process is stopped (suspend)
 
@@ -25,18 +25,20 @@ type attempt struct {
 	pause  atomic.Pointer[locks.QuarantineError]
 	queued atomic.Pointer[locks.Ticket] // nil as long as the attempt has not queued
 
-	held     atomic.Pointer[[]locks.Lease] // the slots of the names before that one, until lease has them; nil if there are none
-	hasTurn  atomic.Bool                   // the store has queued the run, or given it a slot: from then on an outage does not end it
+	// held are the leases of the names before that one, until the field lease has them; nil if there are none.
+	held atomic.Pointer[[]locks.Lease]
+	// hasTurn says that the store has queued the run, or given it a slot. From then on an outage does not end the run.
+	hasTurn  atomic.Bool
 	replaced replacedEntries
 
 	ended  chan struct{} // closed when the fields below are final
 	ticket locks.Ticket  // of the name that comes next; nil if the attempt has not joined its queue
-	lease  locks.Lease   // of all names
+	lease  locks.Lease   // of all names; nil as long as one is missing
 	later  []func()      // called when the command has started
 	err    error
 }
 
-// replacedEntries are entries that the run has replaced, and that nobody has been told of yet.
+// replacedEntries are entries that the run has replaced, and that were not reported yet (sayReplaced).
 type replacedEntries struct {
 	mu  sync.Mutex
 	all []locks.Entry
@@ -62,10 +64,10 @@ func (r *replacedEntries) take() []locks.Entry {
 // begin starts an attempt to get the slots, after a pause. It asks the store at once, in this
 // goroutine, for an answer that needs no waiting.
 func (w *waiter) begin(pause time.Duration) {
-	w.begins = time.Now().Add(pause)
+	w.startsAt = time.Now().Add(pause)
 	a := &attempt{ended: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
-	w.attempt, w.noted, w.turn = a, false, 0
+	w.attempt, w.isQueuedNoted, w.turn = a, false, 0
 	for _, r := range w.requests() {
 		a.wanted = append(a.wanted, w.complete(r, a))
 	}
@@ -92,7 +94,7 @@ func (w *waiter) begin(pause time.Duration) {
 	}()
 }
 
-// complete adds what a request tells the attempt.
+// complete adds to a request what depends on the run, and the functions that inform the attempt.
 func (w *waiter) complete(r locks.Request, a *attempt) locks.Request {
 	r.NoWait = w.Wait == 0
 	r.Progress = func(at int) {
@@ -125,7 +127,7 @@ func (a *attempt) take(store locks.Store, atOnce bool, wake func()) {
 		}
 		isQueued := a.ticket != nil && a.ticket.Queued()
 		switch {
-		case a.ticket == nil: // a.err says why, or with atOnce it takes waiting
+		case a.ticket == nil: // a.err says why; with atOnce it may be nil, because the slot takes waiting
 			return
 		case isQueued && atOnce:
 			return
@@ -202,8 +204,8 @@ func (a *attempt) names() (names []string) {
 	return names
 }
 
-// evicted returns an *EvictedError if the place in the queue, or a slot that is held already, was taken
-// back, on a store that tells that by a signal.
+// evicted returns an *EvictedError if the place in the queue, or a slot that the run holds already, was
+// taken back, on a store that tells the owner by a signal.
 func (a *attempt) evicted() error {
 	if ticket := a.queued.Load(); ticket != nil {
 		if err := (*ticket).Evicted(); err != nil {

@@ -31,7 +31,7 @@ func (r *Run) ids() (ids []string) {
 	return ids
 }
 
-// logGrant logs a grant.
+// logGrant logs a grant. The line names the lock only if the run has several.
 func (w *waiter) logGrant(name string, g locks.Grant) {
 	slots, waited, id := append([]int{}, g.Slots...), time.Since(w.began), g.Ref.String()
 	if len(w.Earlier) == 0 {
@@ -59,7 +59,7 @@ func (r *Run) renumber(ref locks.Ref) {
 	r.Request.Ref = ref.Beside(r.Request.Ref.Key)
 }
 
-// current returns the request that the run waits for.
+// current returns the request of the name that the run waits for.
 func (w *waiter) current() *locks.Request {
 	if len(w.Earlier) == 0 {
 		return &w.Request
@@ -67,7 +67,8 @@ func (w *waiter) current() *locks.Request {
 	return &w.wanted[min(w.turn, len(w.Earlier))]
 }
 
-// keepHeld renews what the run holds while it waits for the next name. An outcome says that it is lost.
+// keepHeld renews the slots that the run holds while it waits for the next name. It returns an outcome if
+// one of them is lost.
 func (w *waiter) keepHeld() *Outcome {
 	held := w.holding()
 	if len(held) > w.turn {
@@ -87,14 +88,14 @@ func (w *waiter) keepHeld() *Outcome {
 	return w.lostBefore(Refused, errors.New(lost.Error())) // not ErrLost: no command has lost its slot
 }
 
-// takeTurn begins to renew what the run holds, and to wait for the next name.
+// takeTurn notes the slots that the run holds now. It begins to renew them, and to wait for the next name.
 func (w *waiter) takeTurn(held []locks.Lease) {
 	for i := w.turn; i < len(held); i++ {
 		w.logGrant(w.wanted[i].Name, held[i].Grant())
 	}
-	w.turn, w.noted = len(held), false
+	w.turn, w.isQueuedNoted = len(held), false
 	w.view.Name, w.view.Holders, w.view.Problem = w.current().Name, nil, ""
-	w.looks = nil // the result of a look at the queue before is dropped
+	w.looks = nil // a look at the queue of the previous name may be under way; its result is dropped
 	w.stopKeeping()
 	all := newLeases(w.names()[:len(held)], held)
 	if all.Term().Ends() {
@@ -103,7 +104,7 @@ func (w *waiter) takeTurn(held []locks.Lease) {
 	}
 }
 
-// keepAt returns when keepHeld has something to do, or 0.
+// keepAt returns when keepHeld is due, or 0 if there is nothing to renew.
 func (w *waiter) keepAt() locks.Instant {
 	if w.keeper == nil {
 		return 0
@@ -111,7 +112,7 @@ func (w *waiter) keepAt() locks.Instant {
 	return w.keeper.WakeAt()
 }
 
-// stopKeeping ends the renewals.
+// stopKeeping ends the renewals of the slots that the run holds.
 func (w *waiter) stopKeeping() {
 	if w.keeper == nil {
 		return
@@ -122,7 +123,7 @@ func (w *waiter) stopKeeping() {
 	w.Relay.WakeAt(0)
 }
 
-// dropHeld gives back what the run holds although it does not get the next name.
+// dropHeld gives back the slots that the run holds, because it does not get the next one.
 func (w *waiter) dropHeld() {
 	held := w.holding()
 	if len(held) == 0 {

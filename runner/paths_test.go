@@ -265,7 +265,7 @@ func (c *scene) watchdog() {
 func (c *scene) look() {
 	s, before, lost := c.s, c.s.renewer.Term, c.s.reason.err
 	s.renewer.Step()
-	s.keepLease()
+	s.handleRenewal()
 	if lost == nil && s.reason.err != nil {
 		c.excuse()
 	}

@@ -57,7 +57,12 @@ func (s *supervisor) readWatchdog() {
 		switch m.kind {
 		case msgEnded:
 			s.pid, s.exit = 0, syscall.WaitStatus(m.number)
-			if len(m.texts) > 0 && s.because(grave, Lost, fmt.Errorf("%w, no renewal for %v", errHeldUp, s.renewer.Without())) && s.state != killing {
+			wasKilled := len(m.texts) > 0 // by the watchdog, at the deadline
+			isNew := false
+			if wasKilled {
+				isNew = s.because(grave, Lost, fmt.Errorf("%w, no renewal for %v", errHeldUp, s.renewer.Without()))
+			}
+			if isNew && s.state != killing {
 				s.enter(killing)
 			}
 			w.send(msgReap, 0)
@@ -103,7 +108,7 @@ func (s *supervisor) adopt() error {
 	if err := proctree.BecomeSubreaper(); err != nil {
 		return err
 	}
-	if len(s.preexisting) == 0 && unix.Getpid() != 1 { // which has got all orphans of its PID namespace
+	if len(s.preexisting) == 0 && unix.Getpid() != 1 { // process 1 has got all orphans of its PID namespace
 		return nil
 	}
 	var own []proctree.Process
@@ -143,8 +148,9 @@ func (s *supervisor) remaining() []proctree.Process {
 	return slices.DeleteFunc(list, func(p proctree.Process) bool { return p.Group != s.group })
 }
 
-// send signals the command: its process group where that is its own; else itself and those of its
-// descendants that are in golock's group. With Tree it signals every descendant.
+// send signals the command. A command with a process group of its own gets the signal as a group. On a
+// terminal the command and its descendants in golock's group get it. With Tree, or after a grave
+// reason, every descendant gets it.
 func (s *supervisor) send(sig syscall.Signal) {
 	if sig == unix.SIGKILL && s.reason.severity == grave { // a search may take long, so KILL comes first
 		s.signalCommand(sig)

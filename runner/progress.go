@@ -33,8 +33,8 @@ const (
 
 	farPlace = 16
 
-	// limits how long a report, and endProgress, wait for a look. The gate of a local store takes no
-	// longer.
+	// lookLimit limits how long a report, and endProgress, wait for a look. The gate of a local store
+	// takes no longer.
 	lookLimit = 2 * time.Second
 )
 
@@ -44,17 +44,17 @@ type progress struct {
 	view Waiting
 	due  time.Time // when the next report or look is due; zero if none is
 
-	waitedFor []locks.Entry // who held the slot at the first look that found somebody
+	waitedFor []locks.Entry // the holders at the first look that found any
 
-	looks    chan look // gets the result of the look under way; nil if there is none
-	lookedAt time.Time // when the last look began
-	cost     time.Duration
+	looks    chan look     // gets the result of the look under way; nil if there is none
+	lookedAt time.Time     // when the last look began
+	cost     time.Duration // how long the last look took
 }
 
 // look is the result of a look at the store.
 type look struct {
 	holders []locks.Entry
-	place   int // 0 if it is not known
+	place   int // the place of this run; 0 if it is not known
 	cost    time.Duration
 	err     error
 }
@@ -77,7 +77,7 @@ func (w *waiter) updateProgress() error {
 				w.place.Store(int64(l.place))
 			}
 		}
-		w.report()
+		w.reportProgress()
 		return nil
 	default:
 	}
@@ -87,12 +87,12 @@ func (w *waiter) updateProgress() error {
 		w.due = time.Now().Add(lookLimit) // after this time the report goes out without the look
 		w.look()
 	default:
-		w.report()
+		w.reportProgress()
 	}
 	return nil
 }
 
-// noteHolders keeps who held the slot at the first look that found somebody.
+// noteHolders keeps the holders of the first look that found any.
 func (w *waiter) noteHolders(holders []locks.Entry) {
 	if len(w.waitedFor) > 0 || len(holders) == 0 {
 		return
@@ -101,7 +101,8 @@ func (w *waiter) noteHolders(holders []locks.Entry) {
 	w.Log(false, "who holds the slot", "held_by", locks.HoldersText(holders))
 }
 
-func (w *waiter) report() {
+// reportProgress calls Run.Waits with what is known. The result of the call sets when the next report is due.
+func (w *waiter) reportProgress() {
 	w.view.Place, w.view.Pause = int(w.place.Load()), ""
 	if q := w.pause.Load(); q != nil && time.Now().Before(q.End) {
 		w.view.Pause = q.Error()
@@ -166,13 +167,13 @@ func isOwn(e locks.Entry, id locks.ID) bool {
 	return e.Ref.ID == id
 }
 
-// endProgress is called when the waiting is over. With settled it waits for the end of a look,
-// because a process that is about to be stopped must not keep others out of a store.
-func (w *waiter) endProgress(settled bool) {
-	if !w.noted {
+// endProgress is called when the waiting is over. With awaitLook it waits for the look under way: a
+// look may hold the gate of a local store, and a stopped process would keep others out.
+func (w *waiter) endProgress(awaitLook bool) {
+	if !w.isQueuedNoted {
 		return
 	}
-	if settled && w.looks != nil {
+	if awaitLook && w.looks != nil {
 		select {
 		case <-w.looks:
 		case <-time.After(lookLimit): // the store is over a network, where a look keeps nobody out

@@ -161,7 +161,7 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 		w.cancel()
 		w.endProgress(true)
 		time.Sleep(time.Minute)
-		w.noted = false
+		w.isQueuedNoted = false
 		w.place.Store(2)
 		w.noteQueued()
 		if err := w.updateProgress(); err != nil || w.view.Place != 2 || len(w.view.Holders) != 0 {

@@ -17,8 +17,8 @@ import (
 )
 
 // If golock is killed, nobody else releases its slot. The lease would keep it for the rest of the TTL,
-// although the watchdog has killed the command at once. So the watchdog releases the slot: this file
-// serves the promise that the slot of a killed golock is free as soon as its command is dead.
+// although the watchdog has killed the command at once. So the watchdog releases the slot, and the slot
+// of a killed golock is free as soon as its command is dead.
 //
 // The lean program has no client of a server. There the watchdog executes the program of its dead
 // golock in another role, the releaser, and hands it the lease over a pipe: a URL may have a password,
@@ -32,7 +32,7 @@ var ErrNoReleaser = errors.New("a releaser is started by the watchdog of golock 
 
 // heldByGolock are the leases of a watchdog's golock.
 type heldByGolock struct {
-	url     string   // "" before golock has told
+	url     string   // of the store; empty until golock has sent it
 	ids     []string // in the order in which golock took them
 	program int      // a descriptor of golock's program; -1 if there is none
 }

@@ -26,15 +26,15 @@ import (
 // leaving a queue a run joins it with a new ID.
 type Run struct {
 	Store   locks.KnownStore
-	Address string          // its URL as it was given, for the watchdog
+	Address string          // the store's URL as the user gave it, for the watchdog
 	Request locks.Request   // NoWait is set from Wait
-	Earlier []locks.Request // of the run's other names, which are taken before, in this order
-	Jitter  time.Duration   // before the store is asked: a random time up to it
-	Wait    time.Duration   // longest time to wait for the slot, after that; negative: for ever
+	Earlier []locks.Request // the requests of the run's other names, which it takes before, in this order
+	Jitter  time.Duration   // the run waits a random time up to Jitter before it asks the store
+	Wait    time.Duration   // the longest time to wait for the slot, counted after Jitter; negative if there is no limit
 
 	Unavailable Unavailable
 
-	User string   // the name of this user; "": it is not known, or not needed
+	User string   // the name of this user; empty if it is not known or not needed
 	Argv []string // the command; not empty
 	Env  []string // its environment, without what a run adds
 
@@ -51,7 +51,7 @@ type Run struct {
 	Tree       bool // wait for all descendants, stop them all
 	Close      bool // do not hand the lock's descriptors on
 	Exec       bool // become the command
-	OnlyWarn   bool // when the slot is lost: do not stop the command
+	OnlyWarn   bool // do not stop the command when the slot is lost
 
 	// DieWithGolock has the kernel kill the command if this process ends first. Where there is a watchdog
 	// that is always so.
@@ -112,10 +112,10 @@ type Outcome struct {
 	Err    error
 
 	Began    time.Time
-	Waited   time.Duration // for the slot, or until the waiting ended otherwise
+	Waited   time.Duration // the time until the run got the slot, or stopped waiting
 	Ran      time.Duration // 0 if the command did not run
 	Grant    locks.Grant   // zero if there was no slot
-	Unlocked bool          // the command ran without one (Run.Unavailable)
+	Unlocked bool          // the command ran without a slot (Run.Unavailable)
 
 	// Unreachable says that the store was out of reach, or refused for a reason that passes. The kind is
 	// Busy or Refused (Run.Unavailable).
@@ -135,7 +135,7 @@ func (r *Run) Do() Outcome {
 			s.out = recovered(phase)
 		}
 	}
-	for _, phase := range []func() *Outcome{s.end, s.giveBack, s.report} {
+	for _, phase := range []func() *Outcome{s.cleanUp, s.giveBack, s.completeOutcome} {
 		if out := recovered(phase); out != nil {
 			s.out = out
 		}
@@ -201,7 +201,7 @@ func (s *supervisor) wait() *Outcome {
 	w := &waiter{Run: s.Run, began: s.began, watchdog: s.watchdog, status: s.status}
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
-	s.pending, s.waitedFor = w.pending, w.waitedFor
+	s.pendingSignals, s.waitedFor = w.pendingSignals, w.waitedFor
 	if failed != nil {
 		failed.Unreachable = failed.Kind == Refused && errors.As(failed.Err, new(*locks.OutageError))
 	}
@@ -258,24 +258,25 @@ func (noLease) Evicted() error                { return nil }
 func (noLease) Release(context.Context) error { return nil }
 
 // reserve takes the descriptors that the start needs: a pipe (syscall.ForkExec), and with a lease
-// those of the watchdog. It fails too if the waiting would have too few: the Go runtime ends a process
-// that cannot have those of its poller.
+// those of the watchdog. It also fails if too few are left for the waiting: the Go runtime ends a
+// process whose poller gets no descriptors.
 func (s *supervisor) reserve() (free func(), err error) {
 	forStart, forWaiting := 2, 6
 	if s.watchdog != nil {
 		forStart, forWaiting = 6, 8
 	}
-	taken, err := take(forStart)
-	waiting, lack := take(forWaiting)
+	taken, err := reserveDescriptors(forStart)
+	waiting, lack := reserveDescriptors(forWaiting)
 	closeAll(waiting)
 	return func() { closeAll(taken) }, cmp.Or(err, lack)
 }
 
-// take takes count descriptors. After an error it has taken fewer.
-func take(count int) (taken []int, err error) {
+// reserveDescriptors takes count descriptors. After an error it has taken fewer.
+func reserveDescriptors(count int) (taken []int, err error) {
 	for len(taken) < count && err == nil {
 		var pair [2]int
-		if err = unix.Pipe2(pair[:], unix.O_CLOEXEC); err == nil {
+		err = unix.Pipe2(pair[:], unix.O_CLOEXEC)
+		if err == nil {
 			taken = append(taken, pair[:]...)
 		}
 	}
@@ -288,15 +289,17 @@ func closeAll(fds []int) {
 	}
 }
 
-// end ends what a fault has left running of the command, the renewals, and the answers that the
-// slot is held.
-func (s *supervisor) end() *Outcome {
+// cleanUp prepares the release. After a fault it ends the command and waits for its processes. It
+// stops the renewals, and the status socket answers "lost" from now on.
+func (s *supervisor) cleanUp() *Outcome {
 	if s.state >= running && s.state < ended {
 		s.because(grave, Fault, s.out.Err)
 		s.stop(s.KillAfter)
-		for s.collect(); s.pid != 0 || len(s.remaining()) > 0; s.collect() {
+		s.collect()
+		for s.pid != 0 || len(s.remaining()) > 0 {
 			s.onTime()
 			time.Sleep(rescanPause)
+			s.collect()
 		}
 		s.enter(ended)
 	}
@@ -330,8 +333,8 @@ func (s *supervisor) giveBack() *Outcome {
 	return nil
 }
 
-// report completes the outcome.
-func (s *supervisor) report() *Outcome {
+// completeOutcome adds to the outcome what the run knows of itself.
+func (s *supervisor) completeOutcome() *Outcome {
 	s.out.Began, s.out.Waited, s.out.Ran, s.out.WaitedFor = s.began, s.waited, s.ran, s.waitedFor
 	if busy, ok := errors.AsType[*locks.BusyError](s.out.Err); ok && len(s.waitedFor) == 0 {
 		s.out.WaitedFor = busy.Holders
@@ -345,7 +348,7 @@ func (s *supervisor) report() *Outcome {
 	return nil
 }
 
-// releaseLimit bounds what is asked of a store when a run ends. A release bounds itself.
+// releaseLimit limits each request to a store when a run ends, except a release, which has a limit of its own.
 const releaseLimit = 2 * time.Second
 
 // release gives a slot back. A failure is a warning and changes nothing else. An unused slot loses
@@ -355,9 +358,9 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 	failed := func(err error) bool { return err != nil && !errors.Is(err, locks.ErrLost) }
 	hold := r.Request.Hold
 	err := lease.Release(context.Background())
-	var held error
+	var evictErr error
 	if hold > 0 && unused && !failed(err) { // only a store with a queue has holds
-		held = r.endHolds(grantsOf(lease))
+		evictErr = r.endHolds(grantsOf(lease))
 	}
 	return func() {
 		switch {
@@ -365,8 +368,8 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 			r.Log(false, "slot given back", "held", hold) // no release would have freed it sooner
 		case failed(err):
 			r.Log(true, "the slot could not be given back", "error", err)
-		case failed(held):
-			r.Log(true, "the slot stays taken for its hold", "error", held)
+		case failed(evictErr):
+			r.Log(true, "the slot stays taken for its hold", "error", evictErr)
 		case unused:
 			r.Log(false, "slot given back", "held", time.Duration(0))
 		default:

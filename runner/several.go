@@ -12,17 +12,17 @@ import (
 )
 
 // A run may hold slots of several locks (Run.Earlier). It takes them one after the other in the order of
-// their names, so that two such runs never wait for each other, and gives them back in reverse. From the
-// last grant on they are one lease, which is lost when one of them is.
+// the names, so that two such runs never wait for each other, and gives them back in reverse. After the
+// last grant their leases count as one lease, which is lost when one of them is lost.
 
-// leases are the leases of a run with several names, as one. Its Grant is that of the last name.
+// leases implements locks.Lease for a run with several names. Its Grant is that of the last name.
 type leases struct {
 	names []string
 	all   []locks.Lease // one for each of names; at least one
 
 	forwarding sync.Once
 	events     chan struct{}
-	open       context.Context // ends the forwarding of events
+	open       context.Context // the forwarding of events ends with it
 	close      context.CancelFunc
 }
 
@@ -32,7 +32,7 @@ func newLeases(names []string, all []locks.Lease) *leases {
 	return l
 }
 
-// eachOf returns the leases of which a lease consists.
+// eachOf returns the leases of all names that a lease is for, in the order of the names.
 func eachOf(lease locks.Lease) []locks.Lease {
 	if several, ok := lease.(*leases); ok {
 		return several.all
@@ -40,7 +40,7 @@ func eachOf(lease locks.Lease) []locks.Lease {
 	return []locks.Lease{lease}
 }
 
-// grantsOf returns the grants of a lease, that of the last name last.
+// grantsOf returns the grants of a lease, in the order of the names.
 func grantsOf(lease locks.Lease) (grants []locks.Grant) {
 	for _, one := range eachOf(lease) {
 		grants = append(grants, one.Grant())
@@ -48,7 +48,7 @@ func grantsOf(lease locks.Lease) (grants []locks.Grant) {
 	return grants
 }
 
-// endHolds ends the holds of slots that were given back unused.
+// endHolds ends the holds of slots that were given back unused. A slot that is lost has no hold any more.
 func (r *Run) endHolds(grants []locks.Grant) error {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
@@ -62,7 +62,7 @@ func (r *Run) endHolds(grants []locks.Grant) error {
 	return onOneLine(all)
 }
 
-// onOneLine joins errors, for a line of a log.
+// onOneLine joins errors, so that they fit on one line of the log (errors.Join writes a line for each).
 func onOneLine(errs []error) (all error) {
 	for _, err := range errs {
 		if all == nil {
@@ -95,14 +95,14 @@ func (l *leases) Evicted() error {
 	return nil
 }
 
-// named says which lock an error is about.
+// named adds to an error the name of the lock that it is about.
 func (l *leases) named(i int, err error) error { return fmt.Errorf("lock %q: %w", l.names[i], err) }
 
-// releaseStagger is how long a release without an answer holds up the next one.
+// releaseStagger is how long Release waits for one slot before it begins with the next one.
 const releaseStagger = 100 * time.Millisecond
 
-// Release implements locks.Lease. The slot that was taken last is given back first. ErrLost means that no
-// slot failed to be given back, and that one was lost before.
+// Release implements locks.Lease. The slot that was taken last is given back first. ErrLost means that one
+// slot was lost before and all others were given back.
 func (l *leases) Release(ctx context.Context) error {
 	l.close()
 	if _, isLimited := ctx.Deadline(); !isLimited {
@@ -141,8 +141,8 @@ func (l *leases) Release(ctx context.Context) error {
 	return onOneLine(failed)
 }
 
-// Term implements locks.Lease. It ends with the first of the terms, and has the shortest TTL, so that every
-// lease is renewed often enough.
+// Term implements locks.Lease. The term ends when the first of the leases does, and has the shortest TTL, so
+// that every lease is renewed often enough.
 func (l *leases) Term() locks.Term {
 	var ttl time.Duration
 	var end locks.Instant
@@ -185,7 +185,7 @@ func (l *leases) Hold(ctx context.Context) error {
 	return l.each(func(one locks.Lease) error { return one.Hold(ctx) })
 }
 
-// each asks the store about all leases at once. Of several errors it returns the gravest one.
+// each calls ask for all leases at the same time. Of several errors it returns the gravest one.
 func (l *leases) each(ask func(locks.Lease) error) error {
 	results := make([]error, len(l.all))
 	var asks sync.WaitGroup
@@ -208,8 +208,8 @@ func (l *leases) each(ask func(locks.Lease) error) error {
 	return l.named(gravest, results[gravest])
 }
 
-// gravity orders the errors of a question about a lease. After a panic nothing can go on; an eviction and a
-// loss are final; everything else may pass.
+// gravity orders errors by what they mean for a lease. After a panic the run cannot go on; an eviction and
+// a loss are final; after any other error the next attempt may succeed.
 func gravity(err error) int {
 	switch {
 	case errors.As(err, new(*locks.PanicError)):
@@ -234,7 +234,7 @@ func (l *leases) Events() <-chan struct{} {
 	return l.events
 }
 
-// forward passes hints on until the leases are released.
+// forward passes the events of one lease on until Release.
 func (l *leases) forward(events <-chan struct{}) {
 	for {
 		select {
@@ -244,7 +244,7 @@ func (l *leases) forward(events <-chan struct{}) {
 		}
 		select {
 		case l.events <- struct{}{}:
-		default: // a hint is pending already
+		default: // an event is pending already
 		}
 	}
 }

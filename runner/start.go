@@ -126,7 +126,7 @@ func (s *supervisor) becomeCommand() *Outcome {
 	}
 	var err error
 	s.Relay.AsCaller(func() {
-		for _, sig := range s.pending {
+		for _, sig := range s.pendingSignals {
 			_ = unix.Kill(unix.Getpid(), sig)
 		}
 		err = s.cmd.exec()
@@ -152,7 +152,7 @@ func (s *supervisor) takeSignals() *Outcome {
 			}
 			return interruptedBy(sig)
 		case sig != 0 && sig != unix.SIGCHLD:
-			s.pending = append(s.pending, sig)
+			s.pendingSignals = append(s.pendingSignals, sig)
 		}
 	}
 }

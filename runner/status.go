@@ -93,17 +93,34 @@ func (s *statusServer) close() {
 
 func (s *statusServer) answer(ctx context.Context, q held.Question) error {
 	l := s.lease.Load()
-	switch {
-	case l == nil:
+	if l == nil {
 		return held.ErrNobody
-	case q == held.Release && l.release == nil:
+	}
+	switch q {
+	case held.Release:
+		return s.giveBack(l)
+	case held.Still:
+		return s.confirm(ctx, l)
+	}
+	return errors.New("that question is not known: the golock that holds the slot is of another version")
+}
+
+// giveBack releases the slot, unless it is lost or was given back before.
+func (s *statusServer) giveBack(l *heldLease) error {
+	if l.release == nil {
 		return held.ErrRefused
-	case q == held.Release && s.lost.Swap(true), q == held.Still && s.lost.Load():
+	}
+	wasLost := s.lost.Swap(true)
+	if wasLost {
 		return locks.ErrLost
-	case q == held.Release:
-		return l.release()
-	case q != held.Still:
-		return errors.New("that question is not known: the golock that holds the slot is of another version")
+	}
+	return l.release()
+}
+
+// confirm asks the store whether the slot is still held.
+func (s *statusServer) confirm(ctx context.Context, l *heldLease) error {
+	if s.lost.Load() {
+		return locks.ErrLost
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.lease.Term().RenewalLimit())
 	defer cancel()

@@ -17,23 +17,24 @@ import (
 	"golock/signals"
 )
 
-// supervisor is a run whose command runs. Its state belongs to the goroutine that called Run.Do.
+// supervisor is the state of a run, from Run.Do's first step to its outcome. It belongs to the goroutine
+// that called Run.Do.
 type supervisor struct {
 	*Run
 	state  state
 	reason reason
-	out    *Outcome // nil as long as it is not known
+	out    *Outcome // the result of the run; nil as long as it is not known
 
-	cmd      *command
-	watchdog *watchdog        // nil if the run needs none
-	status   *statusServer    // nil if there is no status socket
-	lease    locks.Lease      // nil before the grant
-	renewer  *renewal.Renewer // nil if the lease does not expire
-	later    []func()         // called when the command has started
-	pending  []syscall.Signal
+	cmd            *command
+	watchdog       *watchdog        // nil if the run needs none
+	status         *statusServer    // nil if there is no status socket
+	lease          locks.Lease      // nil before the grant
+	renewer        *renewal.Renewer // nil if the lease does not expire
+	later          []func()         // called when the command has started
+	pendingSignals []syscall.Signal
 
 	preexisting []proctree.Process
-	pid         int // the command; 0 before its start and after it was collected
+	pid         int // of the command; 0 before its start and after it was collected
 	group       int // the process group of the command
 	exit        syscall.WaitStatus
 	childless   bool // no child is left, except preexisting ones
@@ -60,11 +61,13 @@ func (s *supervisor) supervise() *Outcome {
 	if s.TimeLimit > 0 {
 		s.limitAt = s.in(s.TimeLimit)
 	}
-	for _, sig := range s.pending {
+	for _, sig := range s.pendingSignals {
 		s.deliver(sig)
 	}
 	for {
-		if s.renewer != nil { // reads the clock first; a lost lease counts unless the command has ended
+		if s.renewer != nil {
+			// Step reads the clock before collect. So a lease counts as lost only if the command was still
+			// running after that.
 			s.renewer.Step()
 		}
 		if fault := s.status.failure(); fault != nil {
@@ -79,7 +82,7 @@ func (s *supervisor) supervise() *Outcome {
 		if s.state == running && s.pid == 0 && s.reason.severity == requested {
 			s.stop(s.KillAfter)
 		}
-		s.keepLease()
+		s.handleRenewal()
 		s.Relay.WakeAt(int64(s.wakeAt()))
 		if sig, ok := s.Relay.Next(-1); ok && sig != 0 && sig != unix.SIGCHLD {
 			s.onSignal(sig)
@@ -88,8 +91,8 @@ func (s *supervisor) supervise() *Outcome {
 	}
 }
 
-// keepLease acts on the result of the renewer's last step.
-func (s *supervisor) keepLease() {
+// handleRenewal acts on the result of the renewer's last step.
+func (s *supervisor) handleRenewal() {
 	r := s.renewer
 	if r == nil {
 		return
@@ -181,7 +184,8 @@ const raceWindow = time.Millisecond
 func (s *supervisor) onSignal(sig syscall.Signal) {
 	if sig == unix.SIGTERM {
 		if err := s.lease.Evicted(); err != nil {
-			if s.because(severe, Lost, takenBack(err)) { // otherwise the signal was sent again
+			isNew := s.because(severe, Lost, takenBack(err)) // false if the signal was sent again
+			if isNew {
 				s.Log(false, "slot taken back", "error", s.reason.err)
 				s.stop(s.KillAfter)
 			}

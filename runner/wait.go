@@ -34,7 +34,7 @@ const (
 	refusalLimitNoWait = 10 * time.Second // counts from the first refusal
 
 	// answerLimitNoWait limits how long a run that does not wait for a slot waits for the answer of a
-	// store that is there: hundreds of hosts may ask the same.
+	// store that it has reached: hundreds of hosts may ask the store at the same time.
 	answerLimitNoWait = 30 * time.Second
 
 	// nearPlaces is the number of waiters of a lock that have a watchdog, so that a hand-off does not
@@ -50,15 +50,15 @@ type waiter struct {
 	began    time.Time       // when the run began, for messages
 	unwanted func() *Outcome // checked at every wake-up; an outcome ends the waiting; may be nil
 
-	begins time.Time // when the attempt asks the store
+	startsAt time.Time // when the attempt asks the store
 	*attempt
-	turn    int                    // the number of names that the run holds, as far as golock has noticed
-	keeper  *renewal.Renewer       // renews the slots of these names; nil if they need no renewal
-	kept    *leases                // what the keeper renews
-	noted   bool                   // golock has noticed that the attempt has queued for the next name
-	warned  bool                   // golock has warned of what makes the waiting slower
-	pending []syscall.Signal       // signals for the command that came while the run waited
-	made    atomic.Pointer[string] // the path of a directory that the store had to make; nil if there is none
+	turn           int                    // the number of names that the run holds, as far as golock has noticed
+	keeper         *renewal.Renewer       // renews the slots of these names; nil if they need no renewal
+	kept           *leases                // what the keeper renews
+	isQueuedNoted  bool                   // golock has noticed that the attempt has queued for the next name
+	warned         bool                   // golock has warned of what makes the waiting slower
+	pendingSignals []syscall.Signal       // signals for the command that came while the run waited
+	made           atomic.Pointer[string] // the path of a directory that the store had to make; nil if there is none
 	progress
 }
 
@@ -78,7 +78,7 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 	}
 	w.begin(pause)
 	if w.Wait > 0 {
-		w.view.Until = w.begins.Add(w.Wait)
+		w.view.Until = w.startsAt.Add(w.Wait)
 	}
 	defer func() { w.finish(lease != nil) }()
 	for {
@@ -109,7 +109,7 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 		}
 		w.makeReady()
 		w.Relay.WakeAt(int64(w.keepAt()))
-		deadline := w.deadline()
+		deadline := w.waitEnds()
 		sig, hasCome := w.Relay.Next(untilFirst(deadline, w.due))
 		if !hasCome && !deadline.IsZero() && !time.Now().Before(deadline) {
 			return w.timedOut()
@@ -135,11 +135,11 @@ func (w *waiter) finish(hasLease bool) {
 	}
 }
 
-// deadline returns when the waiting ends, or zero if it has no limit. As long as the attempt has not
+// waitEnds returns when the waiting ends, or zero if it has no limit. As long as the attempt has not
 // queued, tryLimit can be longer than --wait.
-func (w *waiter) deadline() time.Time {
+func (w *waiter) waitEnds() time.Time {
 	if w.Wait > 0 && !w.hasTurn.Load() {
-		return w.begins.Add(max(w.Wait, w.tryLimit()))
+		return w.startsAt.Add(max(w.Wait, w.tryLimit()))
 	}
 	return w.view.Until
 }
@@ -165,7 +165,7 @@ func (w *waiter) onSignal(sig syscall.Signal) *Outcome {
 	case sig == unix.SIGTSTP:
 		return w.suspend()
 	case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
-		w.pending = append(w.pending, sig)
+		w.pendingSignals = append(w.pendingSignals, sig)
 	}
 	return nil
 }
@@ -178,12 +178,14 @@ func (w *waiter) noteMade() {
 	}
 }
 
-// makeReady starts what the command will need. While the run is far back in the queue, it ends it
-// again. It drops errors, because they come again when the command starts.
+// makeReady starts the watchdog and opens the status socket, which the command will need. While the run
+// is far back in the queue, it ends them again. It drops errors, because they come again when the
+// command starts.
 func (w *waiter) makeReady() {
 	at := w.place.Load()
-	isFar := w.turn == 0 && w.noted && (at == 0 || at > nearPlaces) // a watchdog also gives back what is held already
-	if time.Now().Before(w.begins) || isFar {
+	// A run that holds slots keeps its watchdog, which gives them back if golock is killed.
+	isFar := w.turn == 0 && w.isQueuedNoted && (at == 0 || at > nearPlaces)
+	if time.Now().Before(w.startsAt) || isFar {
 		w.watchdog.dismiss()
 		w.status.close()
 		return
@@ -195,10 +197,10 @@ func (w *waiter) makeReady() {
 // noteQueued reports once that the attempt has queued.
 func (w *waiter) noteQueued() {
 	w.sayReplaced()
-	if w.noted || w.queued.Load() == nil {
+	if w.isQueuedNoted || w.queued.Load() == nil {
 		return
 	}
-	w.noted = true
+	w.isQueuedNoted = true
 	w.logWaiting()
 	if w.Waits == nil && !w.NotesHolders {
 		return
@@ -208,7 +210,7 @@ func (w *waiter) noteQueued() {
 		w.lookedAt = w.view.Began.Add(-lookPause)
 	}
 	w.view.Name = w.current().Name
-	w.report()
+	w.reportProgress()
 	if w.NotesHolders && len(w.waitedFor) == 0 && w.looks == nil && w.mayLook() {
 		w.look()
 	}
@@ -217,7 +219,7 @@ func (w *waiter) noteQueued() {
 // warnOfWaiting warns once of what makes the waiting slower. The store may learn of that after the
 // run has queued.
 func (w *waiter) warnOfWaiting() {
-	if !w.warned && w.noted && w.Wait != 0 {
+	if !w.warned && w.isQueuedNoted && w.Wait != 0 {
 		w.warned = w.warn(true)
 	}
 }
@@ -256,8 +258,8 @@ func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 }
 
 // leave gives up, and releases a slot that was granted too late. The error says that the slot or
-// the place in the queue was evicted. It is read before, because others may use the record
-// afterwards.
+// the place in the queue was evicted. leave reads the eviction first, because others may use the
+// record once the run has given up.
 func (w *waiter) leave(limit time.Duration) (evicted error) {
 	evicted = w.evicted()
 	lease, err := w.giveUp(limit)
@@ -319,7 +321,7 @@ func (w *waiter) suspend() *Outcome {
 	if err := w.leave(math.MaxInt64); err != nil {
 		return w.refusal(err)
 	}
-	if w.noted {
+	if w.isQueuedNoted {
 		w.endProgress(true)
 		w.Log(false, "left the queue", "signal", "TSTP")
 	}
@@ -330,7 +332,7 @@ func (w *waiter) suspend() *Outcome {
 		w.watchdog.dismiss() // the watchdog would release the old ID
 		w.status.close()
 	}
-	w.begin(max(time.Until(w.begins), 0))
+	w.begin(max(time.Until(w.startsAt), 0))
 	return nil
 }
 

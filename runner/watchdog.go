@@ -130,8 +130,8 @@ func (w *watchdog) send(kind messageKind, number int64, texts ...string) {
 	}
 }
 
-// start orders the watchdog to start the command. After an error no command runs, except after
-// errNoAnswer and errWatchdogGone, after which one may.
+// start orders the watchdog to start the command. After an error no command runs. After errNoAnswer and
+// errWatchdogGone one may have begun, and was killed.
 func (w *watchdog) start() (pid int, err error) {
 	deadline := w.run.renewer.KillAt()
 	err = w.order(deadline)

@@ -28,7 +28,7 @@ type watchdogProcess struct {
 	socket int // to golock; -1 when golock is gone
 	golock int // the PID of golock
 	cmd    *command
-	group  int // the process group of the command; 0 if the command gets its own
+	group  int // the process group that the command joins; 0 if it gets one of its own
 
 	lease heldByGolock // to be released if golock is killed
 
@@ -204,7 +204,8 @@ func (w *watchdogProcess) collect() {
 		pid, status, err := proctree.PeekEnded()
 		switch {
 		case err == unix.ECHILD:
-			if w.childless = w.cmd == nil; w.childless { // the command was started
+			w.childless = w.cmd == nil // nil says that the command was started
+			if w.childless {
 				_ = send(w.socket, msgChildless, 0)
 			}
 			return
