@@ -20,7 +20,7 @@ type client struct {
 	target *target
 
 	mu     sync.Mutex // guards what follows
-	link   *link      // nil: there is none
+	link   *link      // nil if there is none
 	dials  chan struct{}
 	at     int // the member that is tried next
 	closed bool
@@ -34,14 +34,15 @@ type link struct {
 	token  string
 }
 
-// dialLimit bounds connecting to one member: another one may answer.
+// dialLimit limits the time of connecting to one member: another one may answer.
 const dialLimit = time.Second
 
 func newClient(t *target) *client { return &client{target: t, dials: make(chan struct{}, 1)} }
 
 var errClosed = errors.New("the store is closed")
 
-// current gives the connection. If there is none it connects; connected is called meanwhile.
+// current returns the connection. If there is none it connects, and calls connected as soon as a member has
+// taken the connection.
 func (c *client) current(ctx context.Context, connected func()) (*link, error) {
 	select {
 	case c.dials <- struct{}{}:
@@ -146,7 +147,7 @@ func (l *link) login(ctx context.Context) error {
 	})
 }
 
-// drop gives a connection up: the next attempt uses another member.
+// drop gives up a connection: the next attempt uses another member.
 func (c *client) drop(l *link) {
 	c.mu.Lock()
 	if c.link == l {
@@ -176,7 +177,7 @@ func (l *link) call(ctx context.Context, method string, m message, into func([]b
 		if err == nil {
 			return nil
 		}
-		l.client.drop(l) // what a damaged answer is followed by cannot be trusted
+		l.client.drop(l) // after a damaged answer the connection cannot be trusted
 	}
 	if leavesMember(err) {
 		l.client.drop(l)
@@ -203,7 +204,7 @@ func (l *link) ask(ctx context.Context, questions ...question) (outcome, error) 
 	return o, err
 }
 
-// grant makes a lease of whole seconds. One that exists already is a lease, too: an answer was lost.
+// grant makes a lease of whole seconds. If the lease exists already, an answer was lost, and grant prolongs it.
 func (l *link) grant(ctx context.Context, id int64, ttl time.Duration) (a leaseAnswer, err error) {
 	m := message(nil).number(1, int64(ttl/time.Second)).number(2, id)
 	err = l.call(ctx, "Lease/LeaseGrant", m, a.read)
@@ -219,7 +220,7 @@ func (l *link) keepAlive(ctx context.Context, id int64) (a leaseAnswer, err erro
 	return a, err
 }
 
-// revoke ends a lease and removes its keys. existed: it was there.
+// revoke ends a lease and removes its keys. existed reports that there was such a lease.
 func (l *link) revoke(ctx context.Context, id int64) (existed bool, err error) {
 	err = l.call(ctx, "Lease/LeaseRevoke", message(nil).number(1, id), func([]byte) error { return nil })
 	if isStatus(err, noLease) {
@@ -228,7 +229,7 @@ func (l *link) revoke(ctx context.Context, id int64) (existed bool, err error) {
 	return true, err
 }
 
-// revokeSoon is revoke, without a look at the answer.
+// revokeSoon is revoke, but does not wait for the answer.
 func (l *link) revokeSoon(id int64) {
 	_, _ = l.begin("Lease/LeaseRevoke", message(nil).number(1, id), true)
 }
@@ -239,8 +240,8 @@ func (l *link) remaining(ctx context.Context, id int64) (a leaseAnswer, err erro
 	return a, err
 }
 
-// once makes attempts until one is answered, for what concerns no entry.
-func once[T any](ctx context.Context, s *Store, do func(context.Context, *link) (T, error)) (answer T, err error) {
+// retryCall repeats a call until it is answered, for requests that concern no entry.
+func retryCall[T any](ctx context.Context, s *Store, do func(context.Context, *link) (T, error)) (answer T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
 	err = lease.Retry(ctx, s.URL(), func() error {

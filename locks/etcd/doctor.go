@@ -15,7 +15,7 @@ import (
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
 	x := &examination{store: s}
 	var m membership
-	st, err := once(ctx, s, func(ctx context.Context, l *link) (st memberStatus, err error) {
+	st, err := retryCall(ctx, s, func(ctx context.Context, l *link) (st memberStatus, err error) {
 		if err = l.call(ctx, "Maintenance/Status", nil, st.read); err == nil {
 			err = l.call(ctx, "Cluster/MemberList", nil, m.read)
 		}
@@ -54,7 +54,7 @@ type memberStatus struct {
 	header
 	version      string
 	size, used   int64 // of the database, in bytes
-	quota        int64 // of it; 0: etcd before 3.6 does not tell
+	quota        int64 // of the database, in bytes; 0 before etcd 3.6, which does not report it
 	leader, term uint64
 	isLearner    bool
 }
@@ -156,7 +156,7 @@ func (x *examination) members(st *memberStatus, m *membership) {
 func (x *examination) alarms(ctx context.Context) {
 	const noSpace, corrupt = 1, 2
 	raised := map[int64]bool{}
-	_, err := once(ctx, x.store, func(ctx context.Context, l *link) (struct{}, error) {
+	_, err := retryCall(ctx, x.store, func(ctx context.Context, l *link) (struct{}, error) {
 		return struct{}{}, l.call(ctx, "Maintenance/Alarm", nil, func(b []byte) error {
 			return read(b, func(field fieldNumber, _ int64, b []byte) error {
 				if field != 2 {
@@ -206,13 +206,13 @@ func (x *examination) database(st *memberStatus) {
 func (x *examination) compaction(ctx context.Context) {
 	const many = 100_000 // changes
 	key := x.store.client.target.prefix + "golock-doctor"
-	now, err := once(ctx, x.store, func(ctx context.Context, l *link) (outcome, error) {
+	now, err := retryCall(ctx, x.store, func(ctx context.Context, l *link) (outcome, error) {
 		return l.ask(ctx, question{span: span{from: key}})
 	})
 	if err != nil || now.revision <= many {
 		return
 	}
-	_, err = once(ctx, x.store, func(ctx context.Context, l *link) (struct{}, error) {
+	_, err = retryCall(ctx, x.store, func(ctx context.Context, l *link) (struct{}, error) {
 		_, err := l.ask(ctx, question{span: span{from: key}, revision: now.revision - many})
 		if isStatus(err, compacted) {
 			return struct{}{}, &lease.Refusal{Err: err}
@@ -230,7 +230,7 @@ func (x *examination) compaction(ctx context.Context) {
 // rights tries what a run needs beyond what it does itself in a test lock: to list all locks.
 func (x *examination) rights(ctx context.Context) {
 	prefix := x.store.client.target.prefix
-	_, err := once(ctx, x.store, func(ctx context.Context, l *link) (outcome, error) {
+	_, err := retryCall(ctx, x.store, func(ctx context.Context, l *link) (outcome, error) {
 		return l.ask(ctx, question{span: under(prefix), keysOnly: true, limit: 1})
 	})
 	if err != nil {
@@ -248,7 +248,7 @@ func (x *examination) leastTTL(ctx context.Context, ttl time.Duration) {
 		return
 	}
 	id, _ := leasesOf(ref.ID)
-	a, err := once(ctx, x.store, func(ctx context.Context, l *link) (a leaseAnswer, err error) {
+	a, err := retryCall(ctx, x.store, func(ctx context.Context, l *link) (a leaseAnswer, err error) {
 		if a, err = l.grant(ctx, id, time.Second); err == nil {
 			_, err = l.revoke(ctx, id)
 		}

@@ -36,16 +36,17 @@ func (s *Store) keysNamed(name string) span {
 	return s.keysOf(locks.KeyOf(name)).all()
 }
 
-// list reads the locks that have keys in a range. All is of one moment. cut: there are more.
+// list reads the locks that have keys in a range, as they were at one moment. cut reports that there are more.
 func (s *Store) list(ctx context.Context, keys span) (all []*state, cut bool, err error) {
 	q := question{span: keys, limit: pageSize}
 	byKey := map[string]*state{}
 	count, size := 0, 0
 	for more := true; more; {
-		if cut = count > 2*locks.MaxListed || size > maxValues; cut {
+		cut = count > 2*locks.MaxListed || size > maxValues
+		if cut {
 			break
 		}
-		o, err := once(ctx, s, func(ctx context.Context, l *link) (outcome, error) { return l.ask(ctx, q) })
+		o, err := retryCall(ctx, s, func(ctx context.Context, l *link) (outcome, error) { return l.ask(ctx, q) })
 		if errors.Is(err, network.ErrTooLong) && q.limit > 1 {
 			q.limit = max(q.limit/8, 1)
 			continue
@@ -107,7 +108,7 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, er
 	if cut || len(all) > locks.MaxListed {
 		return all[:min(len(all), locks.MaxListed)], locks.ListingCut(s.URL())
 	}
-	_, err = once(ctx, s, func(ctx context.Context, l *link) (struct{}, error) { return struct{}{}, l.addTimes(ctx, s, all) })
+	_, err = retryCall(ctx, s, func(ctx context.Context, l *link) (struct{}, error) { return struct{}{}, l.addTimes(ctx, s, all) })
 	locks.Arrange(all)
 	if err == nil {
 		err = lease.Located(s.URL(), lease.Invalid(invalid))

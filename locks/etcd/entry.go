@@ -21,31 +21,31 @@ type entry struct {
 	request  locks.Request
 	attached bool
 	evictor  string
-	givenUp  atomic.Bool   // it is being given up: nothing must be taken any more
-	using    chan struct{} // a semaphore: one step at a time
+	givenUp  atomic.Bool   // the entry is being given up: it must not take a slot or a place any more
+	using    chan struct{} // a semaphore for one step at a time
 	life     context.Context
 	end      context.CancelFunc
-	wake     chan struct{} // a waiter has to look
-	events   chan struct{} // a holder should renew
+	wake     chan struct{} // tells a waiter to look
+	events   chan struct{} // tells a holder to renew
 	watching sync.Once
 
 	ownLease, holdLease int64
-	tombLease           int64 // of the tombs that it makes; 0: it has made none
+	tombLease           int64 // the lease of the tombs that it makes; 0 if it has made none
 
 	// What follows belongs to the step that has the semaphore.
-	want       queue.Entry // what it asks for
+	want       queue.Entry // the entry that the request asks for
 	record     record
-	asked      locks.Instant // from when its lease counts; 0: it has none
-	leased     bool          // there may be its lease: it was asked for
-	leasedHold bool          // likewise that of its hold
+	asked      locks.Instant // from when its lease counts; 0 if it has none
+	leased     bool          // its lease was asked for, so there may be one
+	leasedHold bool          // the lease of its hold was asked for
 	ttl        time.Duration
-	created    int64  // the revision in which its key as a waiter was made; 0: it does not wait
-	key        string // of it
+	created    int64  // the revision in which its key as a waiter was created; 0 if it does not wait
+	key        string // its key as a waiter
 	place      int
-	granted    locks.Instant // when it knew that it holds
-	replaced   []locks.Entry // whom it has evicted before it had an entry itself
-	front      string        // who could have a slot and does not take it,
-	since      locks.Instant // and since when that was seen
+	granted    locks.Instant // when it heard that it holds
+	replaced   []locks.Entry // the entries that it evicted before it had an entry itself
+	front      string        // ID of the first waiter that could take a slot and has not
+	since      locks.Instant // when front was first seen so
 	watch      *watch
 }
 
@@ -106,7 +106,7 @@ func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, e
 			return a, err
 		}
 		if e.givenUp.Load() {
-			return a, lease.NoAnswer{Cause: context.Canceled} // nobody hears it
+			return a, lease.NoAnswer{Cause: context.Canceled} // no caller waits for this answer
 		}
 	}
 	l, err := e.store.client.current(ctx, e.request.Connected)
@@ -128,7 +128,7 @@ func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, e
 	return a, fmt.Errorf("there is no step %q", step)
 }
 
-// checkTTL refuses what etcd cannot count.
+// checkTTL refuses a TTL that is no whole number of seconds: etcd counts those.
 func (e *entry) checkTTL() error {
 	if e.request.TTL%time.Second == 0 && e.request.TTL > 0 {
 		return nil
@@ -136,15 +136,15 @@ func (e *entry) checkTTL() error {
 	return &lease.Refusal{Err: fmt.Errorf("a TTL of %v: etcd counts whole seconds", e.request.TTL), Hint: "another --ttl"}
 }
 
-// answered tells the request that the cluster is there.
+// answered tells the request that the cluster has answered.
 func (e *entry) answered() {
 	if e.request.Answered != nil {
 		e.request.Answered()
 	}
 }
 
-// hasLease makes the entry's lease, or prolongs it.
-func (e *entry) hasLease(ctx context.Context, l *link) error {
+// makeLease makes the entry's lease. If the lease exists already, it prolongs it.
+func (e *entry) makeLease(ctx context.Context, l *link) error {
 	sent := e.store.clock()
 	e.leased = true
 	a, err := l.grant(ctx, e.ownLease, e.request.TTL)
@@ -152,7 +152,7 @@ func (e *entry) hasLease(ctx context.Context, l *link) error {
 		return err
 	}
 	ttl := time.Duration(a.ttl) * time.Second
-	if a.ttl < 1 { // it has just ended
+	if a.ttl < 1 { // the lease has just ended
 		return lease.NoAnswer{}
 	}
 	if ttl != e.request.TTL {
@@ -166,7 +166,7 @@ func (e *entry) hasLease(ctx context.Context, l *link) error {
 	return nil
 }
 
-// prolong prolongs the lease of the entry. It reports whether the lease is still there.
+// prolong prolongs the lease of the entry. It reports whether the lease still exists.
 func (e *entry) prolong(ctx context.Context, l *link) (ok bool, err error) {
 	sent := e.store.clock()
 	a, err := l.keepAlive(ctx, e.ownLease)
@@ -177,7 +177,7 @@ func (e *entry) prolong(ctx context.Context, l *link) (ok bool, err error) {
 	return true, nil
 }
 
-// inParallel runs two calls. Of two errors it gives the one that is final.
+// inParallel runs two calls at the same time. Of two errors it returns the final one.
 func inParallel(one, other func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -194,8 +194,8 @@ func inParallel(one, other func() error) error {
 	return err
 }
 
-// renew prolongs a holder's lease. Only a member that reaches a majority can tell what the holder's key
-// is now: one that was cut off with a leader which does not know it yet renews nothing.
+// renew prolongs a holder's lease, and reads the holder's key from a majority. A member that was cut off
+// with a leader that has not noticed yet may answer the first, but not the second.
 func (e *entry) renew(ctx context.Context, l *link) (a lease.Answer, err error) {
 	if e.givenUp.Load() {
 		a.Verdict = queue.Lost
@@ -239,7 +239,7 @@ func (e *entry) renew(ctx context.Context, l *link) (a lease.Answer, err error) 
 	return a, nil
 }
 
-// holderNow reads the entry's key as a holder; nil: there is none.
+// holderNow reads the entry's key as a holder. own is nil if there is none.
 func (e *entry) holderNow(ctx context.Context, l *link) (own *pair, o outcome, err error) {
 	o, err = l.ask(ctx, question{span: span{from: e.holder(e.id)}})
 	if err == nil && len(o.answers[0].pairs) > 0 {
@@ -248,11 +248,11 @@ func (e *entry) holderNow(ctx context.Context, l *link) (own *pair, o outcome, e
 	return own, o, err
 }
 
-// epochOf is the epoch of a cluster: one that was made anew has another one.
+// epochOf returns the epoch of a cluster. A cluster that was made anew has another one.
 func epochOf(cluster uint64) string { return fmt.Sprintf("%x", cluster) }
 
-// noteAge writes for how long the entry has been there, if that has grown by a quarter since it was
-// last written: so a listing is about right, and a long run makes few revisions. It may fail.
+// noteAge writes the age of the entry, if that has grown by a quarter since it was last written. So a
+// listing is about right, and a long run makes few revisions. noteAge ignores errors.
 func (e *entry) noteAge(ctx context.Context, l *link, own *pair, r *record) {
 	now := e.store.clock()
 	age := now.Sub(r.Since)
@@ -265,14 +265,14 @@ func (e *entry) noteAge(ctx context.Context, l *link, own *pair, r *record) {
 	})
 }
 
-// isAgeDue reports whether an age has grown so much since it was written that it is written again.
+// isAgeDue reports whether an age has grown so much that it must be written again.
 func isAgeDue(age, written time.Duration) bool {
 	const least = 10 * time.Second // most commands and waits are over before
 	return age >= max(least, written+written/4)
 }
 
-// leave gives up what the entry has, by ending its lease: nothing that comes late can bind a key to it.
-// A hold stays after a release, unless its time is over.
+// leave gives up what the entry has, by ending its lease. A request that comes late cannot bind a key to a
+// lease that has ended. A hold stays after a release, unless its time is over.
 func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.Answer, err error) {
 	e.stopWatch()
 	hold := e.request.Hold
@@ -284,7 +284,7 @@ func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.An
 	}
 	a.Verdict = queue.Released
 	a.Existed, err = l.revoke(ctx, e.ownLease)
-	if err == nil && !a.Existed && step == queue.Release { // it is lost, unless this is another cluster
+	if err == nil && !a.Existed && step == queue.Release { // the slot was lost, unless this is another cluster
 		var o outcome
 		_, o, err = e.holderNow(ctx, l)
 		a.Epoch = epochOf(o.cluster)

@@ -61,8 +61,8 @@ func (e *entry) hasTombLease(ctx context.Context, l *link, evicted ...queue.Entr
 	return err
 }
 
-// eviction is the transaction that evicts an entry. A waiter's tomb gets a lease. done: there is nothing
-// to do.
+// eviction returns the transaction that evicts an entry. A waiter's tomb is on the given lease. done reports
+// that there is nothing to do.
 func (s *state) eviction(id, by string, tombLease int64) (t transaction, v queue.Verdict, done bool) {
 	holder, holds := s.holders[id]
 	hold, isHeld := s.holds[id]

@@ -42,13 +42,13 @@ func (c *conn) read() {
 	}
 }
 
-// reader is what the goroutine that reads knows.
+// reader is the state of the goroutine that reads from the connection.
 type reader struct {
 	*conn
 	decoder  *hpack.Decoder
 	block    []byte // of headers that are not complete
-	blockOf  uint32 // the stream of that; 0: there is none
-	blockEnd bool   // the stream ends with them
+	blockOf  uint32 // the stream of these headers; 0 if there are none
+	blockEnd bool   // the stream ends with these headers
 	started  bool
 	credit   uint32
 }
@@ -56,7 +56,7 @@ type reader struct {
 // errNoHTTP2 is the error of a server that speaks another protocol.
 var errNoHTTP2 = errors.New("the server does not speak etcd's protocol")
 
-// errMute is the error of a server that closes a connection without a word.
+// errMute is the error of a server that closes a connection without sending anything.
 var errMute = errors.New("the server says nothing")
 
 // check checks the beginning of a frame. The first one tells what the server speaks.

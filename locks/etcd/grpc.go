@@ -33,7 +33,7 @@ type status struct {
 
 func (s *status) Error() string { return locks.Printable(s.text, 300) }
 
-// statusOf gives the error in the headers that end a call, or nil.
+// statusOf returns the error in the headers that end a call, or nil.
 func statusOf(headers map[string]string) error {
 	text, ok := headers[statusHeader]
 	if !ok {
@@ -60,12 +60,12 @@ func frameMessage(m message) []byte {
 	return append(b, m...)
 }
 
-// begin begins a call. last: there is one request only.
+// begin begins a call. last reports that the call has no other request.
 func (l *link) begin(method string, m message, last bool) (*stream, error) {
 	return l.beginFramed(method, frameMessage(m), last)
 }
 
-// beginFramed is begin with any number of messages.
+// beginFramed is begin for any number of messages, each with its head.
 func (l *link) beginFramed(method string, framed []byte, last bool) (*stream, error) {
 	scheme := "http"
 	if l.client.target.TLS {
@@ -110,8 +110,8 @@ func (l *link) unary(ctx context.Context, method string, m message) ([]byte, err
 	}
 }
 
-// silence is how long a server that owes an answer may send nothing at all. It is asked for a sign
-// of life after half of that.
+// silence is how long a server that owes an answer may send nothing at all. The client sends it a ping
+// after half of that.
 const silence = time.Second
 
 var errSilent = errors.New("the server has gone silent")
@@ -150,7 +150,7 @@ func (s *stream) receive(ctx context.Context) (message []byte, ended bool, err e
 	}
 }
 
-// await is receive for a stream on which nothing may come for hours.
+// await is receive for a stream that may be silent for hours.
 func (s *stream) await(ctx context.Context) (message []byte, err error) {
 	for {
 		message, headers, err := s.next()

@@ -149,7 +149,7 @@ func (c *conn) fail(err error) {
 	_ = c.raw.Close()
 }
 
-// failure is why the connection has ended; nil: it has not.
+// failure returns why the connection has ended, or nil if it has not.
 func (c *conn) failure() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 	"golock/locks/queue"
 )
 
-// nearPlaces are the first places of a queue: whoever is there watches the whole lock, and decides by
-// what it has seen. One that is further back watches as many waiters directly before it.
+// nearPlaces is the number of waiters at the front that watch the whole lock, and decide by what they have
+// seen. A waiter further back watches as many waiters directly before it.
 const nearPlaces = 2
 
-// passOver is how long a waiter at the front may leave a slot that it could have. Then it counts as
-// dead, and the one behind it takes the slot. If it is only slow it keeps its place.
+// passOver is how long a waiter at the front may leave a slot free that it could take. Then it counts as
+// dead, and the waiter behind it takes the slot. A waiter that is only slow keeps its place.
 const passOver = time.Second
 
 // maxGrantAge limits the age of a lease with which a slot is taken, as on Redis: what is left must
@@ -34,13 +34,13 @@ func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 		if err != nil {
 			return a, err
 		}
-		if !ok { // it was taken for dead: it comes back with its ticket
+		if !ok { // the lease has ended: the entry rejoins with its ticket
 			return e.enter(ctx, l)
 		}
 		e.noteAgeOfWaiter(ctx, l)
 	}
 	if e.isStill(l) {
-		return e.queued(e.place, false), nil
+		return e.answerQueued(e.place, false), nil
 	}
 	s := e.seen(l)
 	if s == nil {
@@ -51,12 +51,12 @@ func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 	return e.settle(ctx, l, s)
 }
 
-// prolongWaiter prolongs a waiter's lease. That proves nothing about its watch: a member that was cut
-// off may be told of nothing. So what it watches is read too, from a majority: near the front all of the
-// lock, and further back whether the keys are still there.
+// prolongWaiter prolongs a waiter's lease. That proves nothing about its watch: a member that was cut off
+// may hear of no change. So the waiter also reads what it watches, from a majority. Near the front that is
+// the whole lock; further back it is whether the keys still exist.
 func (e *entry) prolongWaiter(ctx context.Context, l *link) (ok bool, err error) {
 	if !e.isStill(l) {
-		e.forget()
+		e.stopWatch()
 		return e.prolong(ctx, l)
 	}
 	var questions []question
@@ -73,7 +73,7 @@ func (e *entry) prolongWaiter(ctx context.Context, l *link) (ok bool, err error)
 	})
 	for _, answer := range o.answers {
 		if len(answer.pairs) == 0 {
-			e.forget()
+			e.stopWatch()
 		}
 	}
 	return ok, err
@@ -104,10 +104,10 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 		}
 		return err
 	}
-	if e.request.NoWait { // most who do not wait get nothing, and need no lease
+	if e.request.NoWait { // most requests that do not wait get no slot, and need no lease
 		err = read()
 	} else {
-		err = inParallel(func() error { return e.hasLease(ctx, l) }, read)
+		err = inParallel(func() error { return e.makeLease(ctx, l) }, read)
 	}
 	for try := 0; err == nil && ctx.Err() == nil; try++ {
 		d := e.decide(s, "")
@@ -118,7 +118,7 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 		_, isThere := s.own(e.id)
 		switch {
 		case d.Verdict != queue.Granted && d.Verdict != queue.Queued:
-			return e.refused(ctx, l, s, &d)
+			return e.answerRefused(ctx, l, s, &d)
 		case isThere: // the answer to an attempt that queued, or took a slot, was lost
 			return e.settle(ctx, l, s)
 		}
@@ -127,7 +127,8 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 			continue
 		}
 		var done bool
-		if a, s, done, err = e.insert(ctx, l, s, &d, try); done || err != nil {
+		a, s, done, err = e.insert(ctx, l, s, &d, try)
+		if done || err != nil {
 			return a, err
 		}
 	}
@@ -137,18 +138,17 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 	return a, err
 }
 
-// isPlain reports whether a request may wait in any queue: how long it is, and who is in it, does not
-// matter.
+// isPlain reports whether a request may wait in any queue, however long the queue is and whoever is in it.
 func (e *entry) isPlain() bool {
 	r := &e.request
 	return !r.NoWait && r.MaxQueue == nil && r.Replace == locks.ReplaceNone && len(r.Within) == 0
 }
 
-// insert makes what a decision about a new entry says true, if nothing has changed since. A plain
-// request queues in any case. done: a is the answer. Otherwise next is the state to decide with.
+// insert carries out the decision about a new entry, if nothing has changed since. A plain request queues in
+// any case. done reports that a is the answer. Otherwise next is the state to decide with.
 func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision, try int) (a lease.Answer, next *state, done bool, err error) {
 	if e.asked == 0 || e.store.clock().Sub(e.asked) > maxGrantAge(e.ttl) {
-		if err := e.hasLease(ctx, l); err != nil {
+		if err := e.makeLease(ctx, l); err != nil {
 			return a, nil, false, err
 		}
 	}
@@ -160,7 +160,7 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 	if e.record.Since == 0 {
 		e.record.Since = now
 	}
-	waiting := nested(transaction{ // unless an attempt that took a slot has come late
+	waiting := nested(transaction{ // an earlier attempt may have taken a slot after it got no answer
 		conditions: []condition{isAbsent(e.holder(e.id))},
 		then:       []operation{put(e.waiter(&e.want), e.record.text(now), e.ownLease)},
 	})
@@ -190,14 +190,14 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 		t.then = append(e.evictions(s, d.Replaced), waiting)
 		t.then = append(t.then, reads...)
 	}
-	return e.inserted(ctx, l, s, d, t)
+	return e.commitInsert(ctx, l, s, d, t)
 }
 
-// inserted commits what insert has put together.
-func (e *entry) inserted(ctx context.Context, l *link, s *state, d *queue.Decision, t transaction) (a lease.Answer, next *state, done bool, err error) {
+// commitInsert commits the transaction of insert.
+func (e *entry) commitInsert(ctx context.Context, l *link, s *state, d *queue.Decision, t transaction) (a lease.Answer, next *state, done bool, err error) {
 	takes := d.Verdict == queue.Granted
 	o, err := l.commit(ctx, t)
-	if isStatus(err, noLease) || isStatus(err, noKey) { // one that is evicted has just gone, or the own lease
+	if isStatus(err, noLease) || isStatus(err, noKey) { // an evicted entry or the own lease has just gone
 		e.asked, e.tombLease = 0, 0
 		next, err = e.look(ctx, l)
 		return a, next, false, err
@@ -209,7 +209,7 @@ func (e *entry) inserted(ctx context.Context, l *link, s *state, d *queue.Decisi
 		e.hasReplaced(l, s, d.Replaced)
 	}
 	if o.succeeded && takes {
-		a = e.holds(&o, &d.Entry)
+		a = e.answerGranted(&o, &d.Entry)
 		a.Replaced = e.replaced
 		return a, nil, true, nil
 	}
@@ -239,7 +239,7 @@ func (e *entry) decide(s *state, absent string) queue.Decision {
 	return queue.Decide(s.view(e.id, r.Name, absent), q)
 }
 
-// own gives the entry of an ID as a holder or waiter.
+// own returns the holder or waiter with an ID.
 func (s *state) own(id string) (own queue.Entry, isThere bool) {
 	if p, ok := s.holders[id]; ok {
 		r, _ := parseRecord(p.value, s.key)
@@ -266,14 +266,14 @@ func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, 
 		case !isThere: // its lease has ended
 			return e.enter(ctx, l)
 		case own.State == queue.Holding:
-			return e.taken(ctx, l, s, own)
+			return e.answerHolder(ctx, l, s, own)
 		}
 		key := s.keyOf(e.id)
 		e.key, e.created, e.want.Claim.Ticket = key, own.Fence, own.Claim.Ticket
 		place, before := s.place(e.id)
 		e.follow(l, s, place, before)
 		if place > nearPlaces {
-			return e.queued(place, false), nil
+			return e.answerQueued(place, false), nil
 		}
 		d := e.decide(s, e.absent())
 		switch {
@@ -281,9 +281,9 @@ func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, 
 			return a, lease.Invalid(d.Invalid)
 		case d.Verdict == queue.Queued:
 			e.noteFront(d.Due)
-			return e.queued(place, d.Due != ""), nil
+			return e.answerQueued(place, d.Due != ""), nil
 		case d.Verdict != queue.Granted:
-			return e.refused(ctx, l, s, &d)
+			return e.answerRefused(ctx, l, s, &d)
 		}
 		next, a, err := e.take(ctx, l, s, &d.Entry)
 		if next == nil {
@@ -294,14 +294,14 @@ func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, 
 	return a, ctx.Err()
 }
 
-// noteFront notes who could have a slot and does not take it.
+// noteFront notes the first waiter that could take a slot and has not.
 func (e *entry) noteFront(id string) {
 	if id != e.front {
 		e.front, e.since = id, e.store.clock()
 	}
 }
 
-// absent is the waiter at the front if it has not taken its turn for too long.
+// absent returns the ID of the waiter at the front if it has left a slot free for too long, or "".
 func (e *entry) absent() string {
 	if e.front == "" || e.store.clock().Sub(e.since) < passOver {
 		return ""
@@ -309,8 +309,8 @@ func (e *entry) absent() string {
 	return e.front
 }
 
-// queued is the answer to who waits on.
-func (e *entry) queued(place int, isDue bool) (a lease.Answer) {
+// answerQueued answers an entry that waits. isDue says that the waiter at the front could take a slot.
+func (e *entry) answerQueued(place int, isDue bool) (a lease.Answer) {
 	a.Verdict, a.Place = queue.Queued, place
 	left := e.asked.Add(queue.AskEvery(e.ttl)).Sub(e.store.clock())
 	if isDue {

@@ -18,9 +18,9 @@ import (
 //	w/PRIORITY/ID/WEIGHT.MAX.REPLACE.TICKET       a waiter, on the lease of its owner
 //	g/ID                                          a waiter that was evicted, on a lease of its evictor
 //
-// The key of a waiter has all that decides about its place: who wants to know its own reads keys
-// only, however many wait. TICKET is 0: the revision in which the key was created counts. One whose
-// lease has ended comes back with its old ticket.
+// The key of a waiter has all that decides about its place. So a waiter finds its own place by reading
+// keys only, however many wait. TICKET is 0 for a newcomer: its ticket is the revision in which etcd
+// created the key. An entry that rejoins after its lease ended writes its old ticket.
 const (
 	holderPart = "h/"
 	waiterPart = "w/"
@@ -70,7 +70,7 @@ func (k keys) waiter(e *queue.Entry) string {
 		e.Claim.Weight, e.Claim.Max, letterOf(e.Replace), e.Claim.Ticket)
 }
 
-// parseWaiter reads the key of a waiter. After an error the entry has the ID if that can be read.
+// parseWaiter reads the key of a waiter. With an error it returns an entry that has the ID, if that can be read.
 func (k keys) parseWaiter(p *pair) (e queue.Entry, err error) {
 	rest := strings.TrimPrefix(p.key, k.lock+waiterPart)
 	parts := strings.Split(rest, "/")
@@ -94,15 +94,16 @@ func (k keys) parseWaiter(p *pair) (e queue.Entry, err error) {
 	e.Claim = locks.Claim{
 		Weight: weight, Max: limit, Priority: int(int32(^uint32(priority) ^ 1<<31)), Ticket: cmp.Or(ticket, p.created),
 	}
-	e.Fence = p.created // of a waiter it says when it came, or came back
+	e.Fence = p.created // the fence of a waiter is the revision in which it joined, or rejoined
 	return e, e.Stored(0, 0).Check()
 }
 
 // isID reports whether a text is an entry's ID.
 func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == "" }
 
-// leasesOf are the numbers of an entry's leases in etcd. They are made from its ID: a repeated
-// request cannot make two, and who knows the ID knows them.
+// leasesOf returns the etcd lease IDs of an entry: its own, and that of its hold. They are derived from
+// the entry's ID: a repeated request cannot make a second lease, and any process with the ID can compute
+// them.
 func leasesOf(id locks.ID) (own, hold int64) { return leasesOfText(hex.EncodeToString(id[:])) }
 
 // leasesOfText is leasesOf an ID that is written out (isID).

@@ -106,7 +106,7 @@ func (x *examination) commits(ctx context.Context, ttl time.Duration) {
 			return
 		}
 		id, _ := leasesOf(ref.ID)
-		_, err = once(ctx, x.store, func(ctx context.Context, l *link) (a leaseAnswer, err error) {
+		_, err = retryCall(ctx, x.store, func(ctx context.Context, l *link) (a leaseAnswer, err error) {
 			began := x.store.clock()
 			if a, err = l.grant(ctx, id, max(ttl.Truncate(time.Second), time.Second)); err == nil {
 				took = append(took, x.store.clock().Sub(began))

@@ -21,13 +21,13 @@ type record struct {
 	Hold  time.Duration `json:"hold,omitempty"`
 	Owner owner.Owner   `json:"owner"`
 
-	// Boot and Since are the owner's clock, and when it began to wait or to hold on that. Age is for
-	// how long that was when the record was written: the clocks of two hosts are not compared.
+	// Since is when the owner began to wait or hold, on the clock that Boot names. Age is how long that
+	// was at the time of writing; it serves other hosts, whose clocks cannot be compared.
 	Boot  string        `json:"boot,omitempty"`
 	Since locks.Instant `json:"since"`
 	Age   time.Duration `json:"age"`
 
-	// Of a holder.
+	// Only the record of a holder has these fields.
 	Weight   int               `json:"weight,omitempty"`
 	Max      int               `json:"max,omitempty"`
 	Priority int               `json:"priority,omitempty"`
@@ -37,7 +37,7 @@ type record struct {
 	Evicted  string            `json:"evicted,omitempty"` // by whom
 }
 
-// maxRecord is the size of a record that golock reads.
+// maxRecord is the size of the largest record that golock reads, in bytes.
 const maxRecord = 1 << 16
 
 func newRecord(r locks.Request, boot string) record {
@@ -56,14 +56,14 @@ func bootID() string {
 	return strings.TrimSpace(string(boot)) + " " + namespace
 }
 
-// text is the record as it is stored, with an age that is true now.
+// text returns the record as it is stored, with its present age.
 func (r record) text(now locks.Instant) string {
 	r.Age = max(now.Sub(r.Since), 0)
 	text, _ := json.Marshal(r)
 	return string(text)
 }
 
-// holds is the record of a holder.
+// holds returns the record of the entry as a holder.
 func (r record) holds(e *queue.Entry) record {
 	c := e.Claim
 	r.Weight, r.Max, r.Priority, r.Ticket, r.Replace = c.Weight, c.Max, c.Priority, c.Ticket, e.Replace
@@ -71,7 +71,7 @@ func (r record) holds(e *queue.Entry) record {
 	return r
 }
 
-// amended changes fields in the text of a record, and keeps those that a later version has added.
+// amended returns the text of a record with changed fields. It keeps fields that a later version has added.
 func amended(text string, fields map[string]any) string {
 	all := map[string]json.RawMessage{}
 	_ = json.Unmarshal([]byte(text), &all)
@@ -105,14 +105,14 @@ func parseRecord(text string, key locks.Key) (r record, err error) {
 	return r, nil
 }
 
-// repaired is what an eviction makes of the record of a holder that cannot be read: that of an
-// exclusive one.
+// repaired returns the record that an eviction writes for a holder whose record cannot be read: that of
+// an exclusive holder.
 func repaired(by string) string {
 	text, _ := json.Marshal(record{TTL: int64(lease.DefaultTTL / time.Second), Weight: 1, Max: 1, Slots: "0", Evicted: by})
 	return string(text)
 }
 
-// entry is the holder that a record describes, whose key was created in that revision.
+// entry returns the holder that a record describes. created is the revision in which etcd created its key.
 func (r *record) entry(id string, created int64) (e queue.Entry, err error) {
 	e = queue.Entry{ID: id, State: queue.Holding, Replace: r.Replace, Evicted: r.Evicted, Fence: created}
 	e.Claim = locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: r.Ticket}
@@ -123,8 +123,8 @@ func (r *record) entry(id string, created int64) (e queue.Entry, err error) {
 	return e, err
 }
 
-// age is for how long the entry has been there, or at least that. unseen is for how long its owner
-// has not prolonged its lease.
+// age returns how long the owner has waited or held. For the entry of another host it is a lower limit:
+// the age in the record, and unseen, which is the time since the owner prolonged its lease.
 func (r *record) age(boot string, now locks.Instant, unseen time.Duration) time.Duration {
 	if r.Boot != "" && r.Boot == boot {
 		return max(now.Sub(r.Since), 0)

@@ -21,11 +21,11 @@ type state struct {
 	cluster  uint64
 	revision int64
 
-	holders map[string]pair        // by ID
-	holds   map[string]pair        // likewise
+	holders map[string]pair        // the keys of holders, by ID
+	holds   map[string]pair        // the keys of holds, by ID
 	waiters map[string]queue.Entry // by key
-	records map[string]pair        // of waiters whose values were read, by ID
-	tombs   map[string]string      // by ID: who evicted it
+	records map[string]pair        // the keys of waiters whose values were read, by ID
+	tombs   map[string]string      // who evicted a waiter, by its ID
 	flaws   map[string]flaw        // by key
 }
 
@@ -34,10 +34,11 @@ type flaw struct {
 	locks.InvalidEntry
 	pair     pair
 	isHolder bool
-	ends     bool // with a lease of the entry's own
+	ends     bool // the key is on a lease of its entry, so it expires
 }
 
-// questions are what reads the state that a waiter needs. One that replaces others tells who they are.
+// questions returns the questions that read the state that a waiter needs. A waiter that replaces others
+// also reads their values, because it reports who they are.
 func (e *entry) questions() []question {
 	waiters := question{span: e.waiters(), keyLeases: true}
 	if e.want.Replace != locks.ReplaceNone {
@@ -49,17 +50,17 @@ func (e *entry) questions() []question {
 // pageSize is how many keys are read at once: as many as golock writes fit into one answer.
 const pageSize = 2000
 
-// maxValues limits the bytes of the values that are kept together: 10,000 of those that golock writes are
+// maxValues limits the size of all values that are kept, in bytes. 10,000 values that golock writes take
 // less.
 const maxValues = 24 << 20
 
-// next asks for what did not fit into an answer, as it was in that revision.
+// next returns the question for the keys that did not fit into an answer, as they were in that revision.
 func (f *found) next(q question, revision int64) question {
 	q.from, q.revision = f.pairs[len(f.pairs)-1].key+"\x00", revision
 	return q
 }
 
-// valueBytes is how much of an answer's values a state keeps.
+// valueBytes returns the size of those values of an answer that a state keeps.
 func (f *found) valueBytes() (n int) {
 	for i := range f.pairs {
 		if size := len(f.pairs[i].value); size <= maxRecord {
@@ -121,7 +122,7 @@ func (k keys) readState(key locks.Key, o *outcome) *state {
 	return s
 }
 
-// put notes a key that is there.
+// put adds a key to the state, or replaces it.
 func (s *state) put(p *pair) {
 	rest, ok := strings.CutPrefix(p.key, s.lock)
 	if !ok {
@@ -173,8 +174,8 @@ func (s *state) putHolder(id string, isHold bool, p *pair) {
 	}
 }
 
-// checkLease checks that a key ends with the lease that golock binds it to. One on another lease, or on
-// none, may stay for ever, and nobody gives it back.
+// checkLease checks that a key is on the lease that golock binds it to. A key on another lease, or on none,
+// may stay for ever, and no golock removes it.
 func (p *pair) checkLease(id string, isHold bool) error {
 	own, hold := leasesOfText(id)
 	if p.lease == hold && isHold || p.lease == own && !isHold {
@@ -193,7 +194,7 @@ func (s *state) noteFlaw(p *pair, id string, err error) {
 	s.flaws[p.key] = f
 }
 
-// remove notes a key that is gone.
+// remove removes a key from the state.
 func (s *state) remove(key string) {
 	id := strings.TrimPrefix(key, s.lock+holderPart)
 	delete(s.flaws, key)
@@ -206,7 +207,7 @@ func (s *state) remove(key string) {
 	}
 }
 
-// order gives the waiters in their order.
+// order returns the waiters in their order.
 func (s *state) order() []queue.Entry {
 	all := make([]queue.Entry, 0, len(s.waiters))
 	for _, e := range s.waiters {
@@ -218,7 +219,7 @@ func (s *state) order() []queue.Entry {
 	return all
 }
 
-// holdersNow gives those that have slots.
+// holdersNow returns the entries that have slots, and the holds of entries that have gone.
 func (s *state) holdersNow() (all []queue.Entry) {
 	for id, p := range s.holders {
 		r, _ := parseRecord(p.value, s.key)
@@ -241,7 +242,7 @@ func (s *state) holdersNow() (all []queue.Entry) {
 	return all
 }
 
-// invalid are the entries that golock cannot have written.
+// invalid returns the entries that golock cannot have written.
 func (s *state) invalid(name string) (all []locks.InvalidEntry) {
 	for _, f := range s.flaws {
 		f.Name = name
@@ -251,7 +252,7 @@ func (s *state) invalid(name string) (all []locks.InvalidEntry) {
 	return all
 }
 
-// view shows the state to a decision about an entry. absent is a waiter that does not take its turn.
+// view returns the state as a decision about an entry sees it. absent is a waiter that does not take its turn.
 func (s *state) view(id, name, absent string) queue.View {
 	v := queue.View{Counter: s.revision, Holders: s.holdersNow(), Waiters: s.order(), Invalid: s.invalid(name)}
 	v.Total = len(v.Waiters)
@@ -276,8 +277,8 @@ func (s *state) view(id, name, absent string) queue.View {
 	return v
 }
 
-// place is the place of a waiter, 0 if it does not wait, and the keys of those directly before it if it
-// is further back.
+// place returns the place of a waiter, or 0 if it does not wait. For a waiter further back it also returns
+// the keys of the waiters directly before it.
 func (s *state) place(id string) (place int, before [nearPlaces]string) {
 	all := s.order()
 	at := slices.IndexFunc(all, func(e queue.Entry) bool { return e.ID == id })
@@ -289,7 +290,7 @@ func (s *state) place(id string) (place int, before [nearPlaces]string) {
 	return at + 1, before
 }
 
-// keyOf is the key of a waiter.
+// keyOf returns the key of a waiter, or "" if there is no such waiter.
 func (s *state) keyOf(id string) string {
 	for key, e := range s.waiters {
 		if e.ID == id {
@@ -299,7 +300,7 @@ func (s *state) keyOf(id string) string {
 	return ""
 }
 
-// clone is a copy.
+// clone returns a copy.
 func (s *state) clone() *state {
 	c := *s
 	c.holders, c.holds, c.waiters = maps.Clone(s.holders), maps.Clone(s.holds), maps.Clone(s.waiters)

@@ -69,16 +69,16 @@ func (s *Store) Warnings(bool) []string { return nil }
 // Forget implements locks.Queue.
 func (s *Store) Forget(ctx context.Context, name string) error {
 	keys := s.keysOf(locks.KeyOf(name))
-	_, err := once(ctx, s, func(ctx context.Context, l *link) (outcome, error) {
+	_, err := retryCall(ctx, s, func(ctx context.Context, l *link) (outcome, error) {
 		return l.commit(ctx, transaction{then: []operation{remove(keys.all())}})
 	})
 	return err
 }
 
-// Sweep implements locks.Queue. The dead end with their leases: it removes the keys that golock has not
-// written and that are on no lease of their entry. Nobody knows how old these are.
+// Sweep implements locks.Queue. Dead entries disappear with their leases. Sweep removes keys that golock has
+// not written and that are on no lease of their entry. Their age is not known.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
-	listed, _, err := s.list(ctx, s.keysNamed(name)) // another clean removes what was not read
+	listed, _, err := s.list(ctx, s.keysNamed(name)) // if the list is cut, the next golock clean removes the rest
 	var left []locks.InvalidEntry
 	for _, one := range listed {
 		for _, f := range one.flaws {
@@ -91,7 +91,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 				conditions: []condition{changedAt(f.pair.key, f.pair.changed)},
 				then:       []operation{remove(span{from: f.pair.key})},
 			}
-			o, err := once(ctx, s, func(ctx context.Context, l *link) (outcome, error) { return l.commit(ctx, t) })
+			o, err := retryCall(ctx, s, func(ctx context.Context, l *link) (outcome, error) { return l.commit(ctx, t) })
 			if err != nil {
 				return removed, err
 			}

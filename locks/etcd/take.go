@@ -10,8 +10,8 @@ import (
 	"golock/locks/queue"
 )
 
-// take takes a slot, if no holder has changed since the state, and the entry still waits: that is the
-// proof, too, that its lease has not ended. Otherwise next is the state to decide with.
+// take takes a slot if no holder has changed since the state was read and the waiter's key still exists,
+// which proves its lease. Otherwise it returns the new state.
 func (e *entry) take(ctx context.Context, l *link, s *state, want *queue.Entry) (next *state, a lease.Answer, err error) {
 	ok := true
 	prolong := func() error { return nil }
@@ -39,19 +39,19 @@ func (e *entry) take(ctx context.Context, l *link, s *state, want *queue.Entry) 
 	})
 	switch {
 	case err != nil:
-		e.forget() // what has become of it is read
+		e.stopWatch() // the next step reads what has become of the entry
 		return nil, a, err
 	case !o.succeeded:
 		next, err = e.stateOf(ctx, l, &o)
 		return next, a, err
-	case !ok: // it ended just after it had the slot
-		e.forget()
+	case !ok: // the lease ended just after the entry had the slot
+		e.stopWatch()
 		return nil, a, lease.NoAnswer{}
 	}
-	return nil, e.holds(&o, want), nil
+	return nil, e.answerGranted(&o, want), nil
 }
 
-// takingOperations make a holder. Its hold is on a lease of its own, which begins now.
+// takingOperations returns the operations that make a holder. Its hold is on a lease of its own, which begins now.
 func (e *entry) takingOperations(ctx context.Context, l *link, want *queue.Entry) (all []operation, err error) {
 	now := e.store.clock()
 	r := e.record.holds(want)
@@ -78,7 +78,7 @@ func (e *entry) leaseHold(ctx context.Context, l *link, hold time.Duration) erro
 	return err
 }
 
-// beginHold is a renewal with which the hold begins.
+// beginHold renews the lease and makes the hold begin.
 func (e *entry) beginHold(ctx context.Context, l *link) (a lease.Answer, err error) {
 	a, err = e.renew(ctx, l)
 	if err != nil || a.Verdict != queue.Held {
@@ -99,7 +99,7 @@ func (e *entry) beginHold(ctx context.Context, l *link) (a lease.Answer, err err
 		conditions: []condition{changedAt(own.key, own.changed)},
 		then:       []operation{put(e.hold(e.id), own.value, e.holdLease)},
 	})
-	if err == nil && !o.succeeded { // somebody has evicted it, or its age was written
+	if err == nil && !o.succeeded { // somebody has evicted the holder, or its age was written
 		err = lease.NoAnswer{}
 	}
 	if err == nil {
@@ -111,8 +111,8 @@ func (e *entry) beginHold(ctx context.Context, l *link) (a lease.Answer, err err
 // maxLease is the longest lease of etcd that a duration can express, in seconds.
 const maxLease = math.MaxInt64 / time.Second
 
-// holds is the answer to a transaction that has taken a slot: its revision is the fence.
-func (e *entry) holds(o *outcome, want *queue.Entry) (a lease.Answer) {
+// answerGranted answers an entry that has got a slot. The revision of the transaction is the fence.
+func (e *entry) answerGranted(o *outcome, want *queue.Entry) (a lease.Answer) {
 	e.stopWatch()
 	e.created, e.granted = 0, e.store.clock()
 	a.Verdict, a.TTL, a.Epoch = queue.Granted, e.ttl, epochOf(o.cluster)
@@ -120,8 +120,9 @@ func (e *entry) holds(o *outcome, want *queue.Entry) (a lease.Answer) {
 	return a
 }
 
-// taken is the answer to who has a slot already. How old its lease is, is not known.
-func (e *entry) taken(ctx context.Context, l *link, s *state, own queue.Entry) (a lease.Answer, err error) {
+// answerHolder answers an entry that has a slot already. It prolongs the lease first, because the lease
+// may be old.
+func (e *entry) answerHolder(ctx context.Context, l *link, s *state, own queue.Entry) (a lease.Answer, err error) {
 	if own.Evicted != "" {
 		a.Verdict, a.By = queue.Evicted, own.Evicted
 		return a, nil
@@ -133,11 +134,11 @@ func (e *entry) taken(ctx context.Context, l *link, s *state, own queue.Entry) (
 	if err != nil {
 		return a, err
 	}
-	return e.holds(&outcome{header: header{cluster: s.cluster, revision: own.Fence}}, &own), nil
+	return e.answerGranted(&outcome{header: header{cluster: s.cluster, revision: own.Fence}}, &own), nil
 }
 
-// refused is the answer to who gets no slot and no place.
-func (e *entry) refused(ctx context.Context, l *link, s *state, d *queue.Decision) (a lease.Answer, err error) {
+// answerRefused answers an entry that gets no slot and no place.
+func (e *entry) answerRefused(ctx context.Context, l *link, s *state, d *queue.Decision) (a lease.Answer, err error) {
 	a.Outcome = d.Outcome
 	if d.Verdict == queue.Busy || d.Verdict == queue.Nested {
 		a.Holders, err = e.store.describe(ctx, l, s, e.request.Name, d.Holders)
@@ -146,8 +147,8 @@ func (e *entry) refused(ctx context.Context, l *link, s *state, d *queue.Decisio
 	return a, err
 }
 
-// revokeLater ends the lease of a request that has no entry. Nobody waits for that: without it the
-// lease ends by itself.
+// revokeLater ends the leases of a request that has no entry. It does not wait for the answer: if the
+// request is lost, the leases end by themselves.
 func (e *entry) revokeLater(l *link) {
 	e.stopWatch()
 	e.asked = 0
@@ -160,16 +161,16 @@ func (e *entry) revokeLater(l *link) {
 	e.leased, e.leasedHold = false, false
 }
 
-// strictTries is how often a request that has to queue makes sure that it still has to. After that it
-// queues anyhow, and finds out: where slots change hands all the time it would never come to an end.
+// strictTries is how often a request checks that it still has to queue. After that it queues
+// unconditionally: where slots change hands all the time, the check might never succeed.
 const strictTries = 2
 
-// maxConditions is how many holders a transaction is conditional on: etcd allows 128 conditions
-// (--max-txn-ops).
+// maxConditions limits the number of holders that a transaction has conditions for: etcd allows 128
+// conditions (--max-txn-ops).
 const maxConditions = 60
 
-// slotsTaken are the conditions that the slots below those that an entry is given are still taken. No
-// other condition notices a key that is gone.
+// slotsTaken returns a condition for each holder of a lower slot: its key must still exist. Otherwise a
+// lower slot would be free. The other conditions do not notice a deleted key.
 func (s *state) slotsTaken(e *queue.Entry) (all []condition) {
 	if len(e.Slots) == 0 {
 		return nil
@@ -183,7 +184,7 @@ func (s *state) slotsTaken(e *queue.Entry) (all []condition) {
 	return all
 }
 
-// stillHeld are the conditions that all who hold do so.
+// stillHeld returns a condition for each holder: its key must still exist.
 func (s *state) stillHeld() (all []condition) {
 	for _, h := range s.holdersNow() {
 		if len(all) < maxConditions {

@@ -18,15 +18,15 @@ type watch struct {
 	link   *link
 	stream *stream
 	end    context.CancelFunc
-	target [nearPlaces]string // the waiters that it watches, besides the own key; empty: the whole lock
+	target [nearPlaces]string // the keys that it watches besides the entry's own; empty if it watches the whole lock
 
 	mu    sync.Mutex // guards what follows
-	state *state     // of the whole lock; nil: it is not kept up to date
-	moved bool       // what it watches is not there any more
-	err   error      // it has ended
+	state *state     // of the whole lock; nil if the watch does not keep it up to date
+	moved bool       // a key that it watches does not exist any more
+	err   error      // why the watch has ended; nil as long as it has not
 }
 
-// seen is the state as the watch has it. nil: it must be read.
+// seen returns the state as the watch has it, or nil if it must be read.
 func (e *entry) seen(l *link) *state {
 	w := e.watch
 	if w == nil || w.link != l {
@@ -51,10 +51,7 @@ func (e *entry) isStill(l *link) bool {
 	return w.err == nil && !w.moved
 }
 
-// forget has the next step read the state.
-func (e *entry) forget() { e.stopWatch() }
-
-// stopWatch ends the watch.
+// stopWatch ends the watch, so that the next step reads the state.
 func (e *entry) stopWatch() {
 	if e.watch != nil {
 		e.watch.end()
@@ -62,9 +59,9 @@ func (e *entry) stopWatch() {
 	}
 }
 
-// follow watches what tells the entry, at its place, that its turn may have come. before are the keys of
-// the waiters directly before it: any of them may go first, if one is passed over. A watch that does so
-// already goes on.
+// follow watches the keys whose change may mean that it is the entry's turn. before are the keys of the
+// waiters directly before it: any of them may leave first, if one is passed over. A watch of the same keys
+// goes on.
 func (e *entry) follow(l *link, s *state, place int, before [nearPlaces]string) {
 	e.place = place
 	isFar := place > nearPlaces
@@ -111,9 +108,14 @@ func (w *watch) run(ctx context.Context, e *entry) {
 		}
 	}()
 	defer locks.Recover(&err)
-	for err == nil {
+	for {
 		var n news
-		if n, err = w.stream.news(ctx); err == nil && w.note(&n, e.id) {
+		n, err = w.stream.news(ctx)
+		if err != nil {
+			return
+		}
+		shouldLook := w.note(&n, e.id)
+		if shouldLook {
 			tell(e.wake)
 		}
 	}
@@ -131,7 +133,7 @@ func (s *stream) news(ctx context.Context) (n news, err error) {
 	return n, err
 }
 
-// note takes what has happened. It reports whether the waiter of that ID should look.
+// note brings the watch up to date with news. It reports whether the waiter of that ID should look.
 func (w *watch) note(n *news, id string) (look bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +149,7 @@ func (w *watch) note(n *news, id string) (look bool) {
 	}
 	for i := range n.events {
 		one := &n.events[i]
-		if !s.isPart(one.key) { // nor is it read
+		if !s.isPart(one.key) { // a look does not read such a key either
 			continue
 		}
 		look = look || concerns(one.key) || !strings.HasPrefix(one.key, s.lock+waiterPart)
@@ -180,7 +182,7 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (a lease.Ans
 	case <-ctx.Done():
 		return a, 0, nil
 	}
-	if e.hasLostMember() { // with all others that are there
+	if e.hasLostMember() { // all waiters of that member come back at the same time
 		lease.Pause(ctx, rand.N(reconnectSpread))
 	}
 	return a, 0, nil
@@ -207,11 +209,11 @@ const listenDelay = 100 * time.Millisecond
 func (e *entry) Events() <-chan struct{} {
 	e.watching.Do(func() {
 		go func() {
-			defer locks.Recover(new(error)) // a renewal meets the same fault, and hands it on
+			defer locks.Recover(new(error)) // a renewal meets the same fault, and reports it
 			for pause := listenDelay; e.life.Err() == nil; pause = time.Second {
 				lease.Pause(e.life, pause)
 				if e.watchHolder() {
-					tell(e.events) // it may have lost more than the watch
+					tell(e.events) // the entry may have lost more than the watch
 				}
 			}
 		}()
