@@ -7,14 +7,14 @@ import (
 	"golock/locks/network"
 )
 
-// Dialect is what one family of servers does in its own way. The rest, and all
-// decisions, are the same for all.
+// Dialect is what one family of servers does in its own way. Everything else, and all decisions, are the
+// same for all servers.
 //
 // Statements consist of numbers and of texts of the letters A-Z a-z 0-9 - _ . ~ % & = +,
 // so none needs quoting: other letters are escaped as in a URL's query.
 type Dialect struct {
-	Schemes []string // of its URLs; the first is the one shown
-	Port    string   // that a URL may leave out
+	Schemes []string // the schemes of its URLs; messages show the first one
+	Port    string   // the port of a URL that has none
 	Quote   string   // stands before and after an identifier
 
 	// Begin opens a transaction each statement of which reads what others have committed
@@ -23,8 +23,9 @@ type Dialect struct {
 	// a release, which may take 2 s, must succeed after a client that stalls.
 	Begin string
 
-	// Commit ends it; the connection may then be silent for longer. After Later the server may
-	// answer before the disk has it. It is empty where that cannot be said of one transaction.
+	// Commit ends the transaction; the connection may then be silent for longer. Later comes before Commit: it
+	// lets the server answer before the transaction is on the disk. Later is empty if the server has no such
+	// setting for one transaction.
 	Commit, Later string
 
 	// Single comes before what is written outside a step, in place of a transaction: those of
@@ -71,8 +72,8 @@ type Dialect struct {
 	// NOTIFY. Otherwise only Conn.Wake wakes.
 	Notifies bool
 
-	// Errors are the meanings of the server's errors. The first one counts; an error that is not
-	// here is Transient.
+	// Errors are the meanings of the server's errors. The first one that fits counts; an error that no
+	// meaning fits is Transient.
 	Errors []Meaning
 
 	// Code is the server's code of an error, or a text for one of the client library's.
@@ -99,9 +100,9 @@ type Conn interface {
 	// ends. offered is a statement that gives 1 if there is nothing to wait for, else 0.
 	Wait(ctx context.Context, id, offered string, limit time.Duration) error
 
-	// Wake wakes those who Wait on the connections of these numbers, unless NOTIFY has done
-	// so, after what they are to see has been committed. It gives the numbers of connections
-	// that the server has seen end; it does not notice at once that a client has died.
+	// Wake wakes the waiters that Wait on the connections with these numbers, unless NOTIFY has woken them.
+	// It is called after the commit of what they are to see. It returns the numbers of the connections of
+	// which the server knows that they have ended; the server may notice late that a client has died.
 	Wake(ctx context.Context, numbers []string) (gone []string, err error)
 
 	// Release sends the text of a Release. gone reports that the connection to which the slot was offered
@@ -112,7 +113,7 @@ type Conn interface {
 	Close()
 }
 
-// Rows is what one statement gave. NULL is "".
+// Rows are the rows that one statement gave. NULL is the empty text.
 type Rows [][]string
 
 // maxFields is how many fields an answer may have. 10,000 entries have a sixth of that.
@@ -139,7 +140,7 @@ func (c *Collector) Row(fields int) ([]string, error) {
 	return row, nil
 }
 
-// ReplicaHint is for a server that refuses to write.
+// ReplicaHint is the hint about a server that refuses to write.
 const ReplicaHint = "if it is a replica, name the primary: only that grants slots"
 
 // Verdict is what an error of the server means.
@@ -151,15 +152,15 @@ const (
 	AtOnce                      // another attempt may succeed without a pause
 	Refused                     // another attempt fails too
 	Passing                     // the server answers, and another attempt may succeed after a pause
-	ForNewcomers                // another attempt may succeed, but not soon: those who hold or wait try again
+	ForNewcomers                // another attempt may succeed, but not soon: only holders and waiters try again
 	Standby                     // the server may not write: another one may be the primary
 	NoTable                     // the table does not exist
-	OtherTable                  // it has other columns
-	Exists                      // what was to be made is there already
+	OtherTable                  // the table has other columns
+	Exists                      // what the statement was to make exists already
 	NoRight                     // the user may not do this
 )
 
-// Meaning is what errors mean whose codes begin like these. The hint is what the user can do.
+// Meaning is what errors mean whose codes begin with one of the given texts. The hint says what the user can do.
 type Meaning struct {
 	verdict Verdict
 	hint    string

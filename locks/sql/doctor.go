@@ -25,7 +25,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	x := &Examination{Table: s.table, session: &session{store: s}}
 	defer x.session.disconnect()
 	for range 4 { // a pooler may give each question another connection
-		err := x.session.once(ctx, func(ctx context.Context) error {
+		err := x.session.retryCall(ctx, func(ctx context.Context) error {
 			_, err := x.session.askFacts(ctx)
 			return err
 		})

@@ -25,7 +25,7 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return ref.In(s.list(ctx, " AND lock_key='"+ref.Key.String()+"'"))
 }
 
-// list gives the live entries, perhaps only those of a condition. It locks and changes nothing.
+// list returns the live entries that fit a condition, which may be empty. It locks and changes nothing.
 func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err error) {
 	var invalid []locks.InvalidEntry
 	c := &session{store: s}
@@ -35,7 +35,7 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 	text := func(columns string) string {
 		return "SELECT lock_key," + name + "," + s.dialect.Clock + "," + columns + rows + " ORDER BY lock_key,state,ord,entry_id"
 	}
-	err = c.once(ctx, func(ctx context.Context) error {
+	err = c.retryCall(ctx, func(ctx context.Context) error {
 		entries, invalid = nil, nil
 		want := shape{columns: 3 + entryCount}
 		answers, err := c.ask(ctx, text(selectedOf(rows)), want)
@@ -72,7 +72,7 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 	return entries, err
 }
 
-// entry is what the contract shows of a row. now is the server's time.
+// entry returns a row as the contract shows it. now is the server's time.
 func (r *row) entry(name, key string, now int64) locks.Entry {
 	e := locks.Entry{
 		Name: name, State: locks.Waiting, Claim: r.Claim,

@@ -42,13 +42,14 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	e.name, e.onConnect, e.onLogin = r.Name, r.Connected, r.Answered
 	row := &e.row
 	row.State, row.Claim, row.Replace = queue.Waiting, r.Claim, r.Replace
-	row.Claim.Ticket = 0 // the store gives them
+	row.Claim.Ticket = 0 // the store gives tickets
 	row.ttl = r.TTL
 	row.hold, e.laterHold, row.info = micros(r.GrantHold()), micros(r.LaterHold()), infoOf(r)
 	return e
 }
 
-// Ask implements lease.Entry. A waiter far back only looks at its place.
+// Ask implements lease.Entry. A waiter beyond the first places only prolongs its place and counts who is
+// ahead (prolongPlace).
 func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent locks.Instant, err error) {
 	err = e.guard(func() error {
 		e.Step, e.Entry = step, e.row.Entry
@@ -69,7 +70,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		if isDone {
 			return nil
 		}
-		t, err := e.step(ctx, &e.question)
+		t, err := e.makeStep(ctx, &e.question)
 		if err == nil && t.sent > 0 {
 			sent = t.sent
 		}
@@ -107,14 +108,14 @@ func (e *entry) isFar() bool {
 	return 2*e.store.distance().Renewal() > locks.NearRenewalLimit(e.row.ttl)
 }
 
-// addGrant completes an answer with what the entry has.
+// addGrant adds to an answer the grant and the lease time of the entry.
 func (e *entry) addGrant(a *lease.Answer) {
 	a.TTL, a.Distance = e.row.ttl, e.store.distance()
 	a.Grant = locks.Grant{Ref: e.ref, Slots: e.row.Slots, Fence: e.row.Fence}
 }
 
-// keepLimit is how long a connection is kept that nobody uses. Firewalls forget one that is silent for longer, and
-// MySQL's dialect has the server end it.
+// keepLimit is how long an unused connection is kept. Firewalls forget a connection that is silent for longer,
+// and the dialect of MySQL has the server end it.
 const keepLimit = 45 * time.Second
 
 // keepOpen keeps a holder's connection for idleLimit. If few hold, it is then kept for a TTL, in which the
@@ -141,7 +142,7 @@ func (e *entry) closeIn(d time.Duration, mayStay func() bool) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		switch {
-		case e.idleTimer != timer || e.conn == nil: // it was used since
+		case e.idleTimer != timer || e.conn == nil: // the connection was used since, or is closed
 		case mayStay():
 			e.closeIn(min(e.row.ttl, keepLimit), func() bool { return false })
 		default:
@@ -151,11 +152,11 @@ func (e *entry) closeIn(d time.Duration, mayStay func() bool) {
 	e.idleTimer = timer
 }
 
-// roomLimit is the time in which the server must say how many connections it has: a release waits for it.
+// roomLimit limits how long the server may take to say how many connections it has: a release waits for that.
 const roomLimit = time.Second
 
-// hasRoom reports whether at most half of the connections that the server allows are in use. What a pooler
-// allows is not known. The session is locked.
+// hasRoom reports whether at most half of the connections that the server allows are in use. It returns
+// false behind a pooler, whose limit is not known. The caller has locked the session.
 func (e *entry) hasRoom() bool {
 	if !e.isDirect() {
 		return false
@@ -176,10 +177,11 @@ func (e *entry) hasRoom() bool {
 	return err == nil && used <= allowed/2
 }
 
-// Sleep implements lease.Entry. A waiter whose connection is lost comes again soon.
+// Sleep implements lease.Entry. A waiter that has lost its connection asks again soon.
 func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (a lease.Answer, sent locks.Instant, err error) {
 	err = e.guard(func() (err error) {
-		if sent, err = e.sleep(ctx, nap); e.row.State == queue.Holding {
+		sent, err = e.sleep(ctx, nap)
+		if e.row.State == queue.Holding {
 			a.Verdict, a.Epoch = queue.Granted, e.Epoch
 			e.addGrant(&a)
 			e.keepOpen(true, true)
@@ -192,8 +194,7 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (a lease.Ans
 	return a, sent, err
 }
 
-// Events implements lease.Entry. There are none: no connection is kept that could
-// bring them.
+// Events implements lease.Entry. It returns nil: no connection is kept over which an event could come.
 func (e *entry) Events() <-chan struct{} { return nil }
 
 // Close implements lease.Entry.

@@ -12,12 +12,12 @@ import (
 )
 
 var (
-	errNoName     = errors.New("the name has no row") // when it was to be locked
+	errNoName     = errors.New("the name has no row") // the step was to lock it
 	errNameExists = errors.New("somebody else has made the row of the name")
 	errNoTableRow = errors.New("the table has no row of its own") // somebody has deleted it, most likely with all others
 )
 
-// diagnose says what an error means, and what the user can do.
+// diagnose returns what an error means, and a hint for the user.
 func (s *Store) diagnose(err error) (v Verdict, hint string) {
 	if err == nil || lease.IsFinal(err) {
 		return Transient, ""
@@ -28,7 +28,7 @@ func (s *Store) diagnose(err error) (v Verdict, hint string) {
 	return s.dialect.Judge(err)
 }
 
-// Judge says what an error of the server's means.
+// Judge returns what an error of the server means, and a hint for the user.
 func (d *Dialect) Judge(err error) (v Verdict, hint string) {
 	code := d.Code(err)
 	for _, m := range d.Errors {
@@ -47,10 +47,10 @@ func (s *Store) verdict(err error) Verdict {
 	return v
 }
 
-// judge makes a Refusal of what the server says. An error without a meaning stays as it is: the
-// server may not have been reached. changed is the kind of a refusal because of what somebody has
-// changed in the table or in the user's rights.
-func (s *Store) judge(err error, changed lease.RefusalKind) error {
+// asRefusal turns an error of the server into a Refusal. changed is the kind for what somebody else may
+// undo: a missing right, or a table of another version. An attempt that ran out of time becomes a
+// NoAnswer. Any other error is returned as it is: the server may not have been reached.
+func (s *Store) asRefusal(err error, changed lease.RefusalKind) error {
 	verdict, hint := s.diagnose(err)
 	kind := lease.ForGood
 	switch verdict {

@@ -32,7 +32,7 @@ func TestNoAnswerInWords(t *testing.T) {
 	t.Parallel()
 	s := &Store{dialect: passing()}
 	for _, cause := range []error{context.DeadlineExceeded, context.Canceled} {
-		err := s.judge(fmt.Errorf("read: %w", cause), lease.ForGood)
+		err := s.asRefusal(fmt.Errorf("read: %w", cause), lease.ForGood)
 		if err.Error() != "no answer in time" || !errors.Is(err, cause) {
 			t.Errorf("%v is reported as %q, want no answer in time", cause, err)
 		}

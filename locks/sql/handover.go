@@ -10,41 +10,44 @@ import (
 	"golock/locks/queue"
 )
 
-// Release is what a holder of an exclusive slot knows when it gives it up in one round trip (see
-// entry.handOver). The dialect writes the text.
+// Release has the parts of the statements with which the holder of an exclusive slot gives it up in one round
+// trip (see entry.handOver). The dialect puts them together to a text (Dialect.Release).
 //
 // The text locks the name's row. It changes something only if the step of a release would do the same:
-// the holder is the only one, its row is as it was granted, the epoch is the holder's, nobody is in
-// quarantine, and the first waiter asks for the exclusive slot, too, and is not overdue. Then it makes
-// the holder's row a tombstone. If the first waiter can be woken from this connection the text offers it
-// the slot, and wakes it after the commit.
+//   - the holder is the only holder, its row is as it was granted, and the epoch is the holder's;
+//   - neither the name nor the table is in quarantine;
+//   - the first waiter, if there is one, asks for the exclusive slot too, and is not overdue.
 //
-// Its last rows are one line that begins with two numbers: 1 if it has done so, else 0, and the number of the
-// connection to which the slot was offered, or 0.
+// Then it makes the holder's row a tombstone. If the first waiter can be woken from this connection, the text
+// offers it the slot, and wakes it after the commit.
+//
+// The last statement with rows gives one line, which begins with two numbers. The first is 1 if the slot was
+// released, else 0. The second is the number of the connection to which the slot was offered, or 0.
 type Release struct {
 	Table string // quoted
 
-	// Name, Own, Front and OfTable are conditions: of the name's row, if that is as the holder knows it; of
-	// the holder's row, if that is; of waiters; and of the table's own row.
-	Name, Own, Front, OfTable string
+	IsName string // the condition that finds the name's row
+	IsOwn  string // the condition that finds the holder's row
+	Front  string // the condition that finds the waiters
+	Others string // the condition that finds the other holders
 
-	IsName string // the condition of the name's row
-	IsOwn  string // the condition of the holder's row
-	Others string // the condition of the rows of other holders
+	Name    string // the condition that the name's row is as the holder knows it
+	Own     string // the condition that finds the holder's row, if it is as it was granted
+	OfTable string // the condition that finds the table's own row, if there is no quarantine
 
-	// Alike and Reachable are conditions of the first waiter.
-	Alike, Reachable string
+	Alike     string // the condition that the first waiter asks for the exclusive slot, and is not overdue
+	Reachable string // the condition that the first waiter can be woken from this connection
 
 	Tombstone string // assignments to the holder's row
 	Offer     string // assignments to the waiter's row, without its fence
 
 	Server string // the condition that the connection is the one that the holder knows
-	Turn   int64
-	Most   int64 // the counter is lower
+	Turn   int64  // the turn of the name's row from now on (nameState.turn)
+	Most   int64  // the largest counter of the name to which the numbers of a step can be added
 }
 
-// handOver tries to release the slot in one round trip. If it is false a step must do it. doubtful means
-// that the slot may have been released all the same.
+// handOver tries to release the slot in one round trip. If done is false, a step must release it. doubtful
+// means that the slot may have been released all the same.
 func (e *entry) handOver(ctx context.Context, a *lease.Answer) (done, doubtful bool) {
 	c, r := &e.session, &e.row
 	isPlain := r.State == queue.Holding && r.hold == 0 && r.Claim.Max == 1 && r.Claim.Weight == 1 && r.Evicted == ""
@@ -72,7 +75,8 @@ func (e *entry) handOver(ctx context.Context, a *lease.Answer) (done, doubtful b
 	return true, false
 }
 
-// afterOffer sees to it that a waiter takes its offer, or that the next one gets it.
+// afterOffer makes sure that the waiter on the given connection accepts its offer, or that the next waiter
+// gets it. gone says that the connection has ended.
 func (e *entry) afterOffer(ctx context.Context, conn int64, gone bool) {
 	sleepers := []string{fmt.Sprint(conn)}
 	if !gone {
@@ -84,6 +88,8 @@ func (e *entry) afterOffer(ctx context.Context, conn int64, gone bool) {
 	}
 }
 
+// readRelease reads the answers to the text of a Release. woken is the connection to which the slot was
+// offered, or 0.
 func readRelease(answers []Rows) (isDone bool, woken int64, err error) {
 	last := Rows{}
 	if len(answers) > 0 {
@@ -97,7 +103,7 @@ func readRelease(answers []Rows) (isDone bool, woken int64, err error) {
 	return done == 1, woken, err
 }
 
-// releaseText is what the holder knows.
+// releaseText returns the parts of a Release from what the holder knows.
 func (e *entry) releaseText() Release {
 	s, r, f := e.store, &e.row, &e.facts
 	clock := s.dialect.Clock

@@ -14,7 +14,7 @@ import (
 	"golock/locks/queue"
 )
 
-// format is that of what the table holds. It is in the table's first row.
+// format is the version of the table's contents. The table's own row has it.
 const format = 4
 
 // The states of a row that is not an entry's. Those of entries are queue's.
@@ -23,22 +23,23 @@ const (
 	nameRow  queue.State = 'N' // the row of the name itself, whose entry_id is empty
 )
 
-// columns are those of an entry, but for the name's key. Other rows have their own: see nameState and
-// makeTable.
+// columns are the columns of an entry, without the key of the name. Other rows have columns of their own: see
+// nameState and makeTable.
 //
 //	ord       of waiters: the order of the queue, priority and ticket (see order)
-//	ends      when the lease, or the place in the queue, ends; of one that has gone,
-//	          when it went
+//	ends      when the lease, or the place in the queue, ends; of a tombstone,
+//	          when the entry left
 //	due       a waiter that has not asked again by then is passed over; an offer that
 //	          is not accepted by then is void
 //	since     when it began to hold, or to wait
 //	max_units 0 if the entry has no limit
-//	hold      until when the slot stays taken in any case; of a waiter, for how long
+//	hold      until when the slot stays taken in any case; of a waiter, how long
+//	          that will be
 //	conn      the waiter's connection, if it can be woken; else 0
-//	replaces  what its --replace said
-//	evicted   who wants it gone
-//	info      whose it is (see infoOf)
-//	login     where it was last asked for (see facts.login)
+//	replaces  the value of its --replace
+//	evicted   who has evicted it
+//	info      who owns it (see infoOf)
+//	login     the login with which its owner asked last (see facts.login)
 //
 // All times are us, on the server's clock.
 const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn," +
@@ -99,7 +100,7 @@ type row struct {
 	flaw      error // why golock cannot have written the row; nil if it can
 }
 
-// until is when an entry ends unless it is prolonged.
+// until returns when an entry ends, unless it is prolonged.
 func (r *row) until() int64 {
 	switch r.State {
 	case queue.Holding:
@@ -112,7 +113,7 @@ func (r *row) until() int64 {
 	return r.ends
 }
 
-// left is how long it takes until a waiter is overdue, or another entry is over.
+// left returns the time until a waiter is overdue, or the time of another entry is over.
 func (r *row) left(now int64) time.Duration {
 	end := r.until()
 	if r.State == queue.Waiting {
@@ -127,13 +128,12 @@ func (r *row) isName() bool { return r.State == nameRow && r.ID == "" }
 // orderSize is the length of what order gives.
 const orderSize = 32
 
-// order is the place in the queue as a text that sorts like it: higher priorities
-// first, then lower tickets.
+// order returns a text that sorts like the places in the queue: higher priorities first, then lower tickets.
 func order(c locks.Claim) string {
 	return fmt.Sprintf("%016x%016x", ^(uint64(c.Priority) ^ 1<<63), uint64(c.Ticket))
 }
 
-// parseOrder reads what order wrote into a claim.
+// parseOrder reads the text of order, and sets priority and ticket of a claim.
 func parseOrder(text string, c *locks.Claim) error {
 	if text == "" {
 		return nil
@@ -141,7 +141,7 @@ func parseOrder(text string, c *locks.Claim) error {
 	var priority, ticket uint64
 	_, _ = fmt.Sscanf(text, "%16x%16x", &priority, &ticket)
 	c.Priority, c.Ticket = int(int64(^priority^1<<63)), int64(ticket)
-	if order(*c) != text { // or it is of a machine whose numbers are larger
+	if order(*c) != text { // this also refuses a priority that does not fit into the int of this machine
 		return fmt.Errorf("ord %q", locks.Printable(text, 40))
 	}
 	return nil
@@ -165,7 +165,7 @@ func scan(line []string, into ...any) (err error) {
 	return nil
 }
 
-// parseRow reads an entry, or a name's own row. Of one with a flaw all that can be read is there.
+// parseRow reads an entry, or a name's own row. A row with a flaw has all fields that could be read.
 func parseRow(line []string) (r row) {
 	state, ord, slots := line[0], line[2], line[13]
 	r.ID, r.Replace, r.Evicted, r.login = line[1], locks.Replacement(line[12]), unescape(line[14]), line[16]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -14,8 +15,8 @@ import (
 	"golock/locks/queue"
 )
 
-// session is at most one connection, which is opened when it is needed and never
-// used again after an error. One goroutine at a time uses it; others wait.
+// session has at most one connection. It opens the connection when it needs one, and closes it after an
+// error. One goroutine at a time uses the session; others wait.
 type session struct {
 	store *Store
 
@@ -25,7 +26,7 @@ type session struct {
 	mu     sync.Mutex
 	conn   Conn
 	number int64 // the number of the connection at the server; 0 if it is not known yet
-	facts  facts // of the server, when it was last asked over the connection
+	facts  facts // the answer of the server when it was last asked over this connection
 }
 
 // disconnect closes the connection until the session is used again.
@@ -42,10 +43,10 @@ func (c *session) closeConn() {
 	}
 }
 
-// shape is what the rows that a statement gives must look like.
+// shape is what the rows of a statement must look like.
 type shape struct {
 	columns int
-	least   int // how many rows there are in any case
+	least   int // the smallest number of rows
 }
 
 func (want shape) fits(rows Rows) bool {
@@ -53,19 +54,19 @@ func (want shape) fits(rows Rows) bool {
 	return len(rows) >= want.least && !slices.ContainsFunc(rows, isOther)
 }
 
-// ask sends statements. There is one shape for each of them that gives rows. An error costs
-// the connection.
+// ask sends statements. want has one shape for each statement that gives rows. After an error the
+// connection is closed.
 func (c *session) ask(ctx context.Context, text string, want ...shape) ([]Rows, error) {
 	answers, err := c.askAny(ctx, text)
 	if err == nil && !slices.EqualFunc(want, answers, shape.fits) {
 		c.closeConn()
-		// This is an outage, no refusal: it may be another server at the moment.
+		// This counts as an outage, not as a refusal: another server may answer at the moment.
 		err = fmt.Errorf("the server answers something else than it was asked: %.200q", fmt.Sprint(answers))
 	}
 	return answers, err
 }
 
-// askAny is ask for statements that others have written. It opens a connection if there is none.
+// askAny is ask without a check of the shapes. It opens a connection if there is none.
 func (c *session) askAny(ctx context.Context, text string) (answers []Rows, err error) {
 	if err = c.open(ctx); err == nil {
 		answers, err = c.conn.Run(ctx, text)
@@ -89,9 +90,9 @@ func (c *session) guard(f func() error) (err error) {
 	return f()
 }
 
-// once repeats an operation until it succeeds, fails for good, or its time is over. Without
-// a table there is nothing to do.
-func (c *session) once(ctx context.Context, do func(context.Context) error) error {
+// retryCall repeats an operation until it succeeds, fails for good, or its time is over. It also succeeds if
+// there is no table.
+func (c *session) retryCall(ctx context.Context, do func(context.Context) error) error {
 	s := c.store
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
@@ -103,47 +104,51 @@ func (c *session) once(ctx context.Context, do func(context.Context) error) erro
 		if s.verdict(err) == NoTable {
 			return nil
 		}
-		return s.judge(err, lease.ForGood)
+		return s.asRefusal(err, lease.ForGood)
 	}))
 }
 
-// mostImmediate is how often a step is tried again without a pause. In a crowd deadlocks go on.
+// mostImmediate limits how often a step is tried again without a pause: among many clients deadlocks go on.
 const mostImmediate = 8
 
-// step makes one step: it looks, decides, writes, and wakes waiters. It tries again what can
-// succeed at once.
-func (c *session) step(ctx context.Context, q *question) (*step, error) {
+// makeStep makes one step: it looks, decides, writes, and wakes waiters. It tries again what can succeed at
+// once.
+func (c *session) makeStep(ctx context.Context, q *question) (*step, error) {
 	s := c.store
-	doubtful, standbys, immediate, useless := false, 0, 0, 0
+	mayBeDone := false    // an attempt that failed may have been committed
+	standbysTried := 0    // hosts that refused to write
+	immediateRetries := 0 // attempts that were made without a pause
+	futileCreations := 0  // in succession: a row or table was missing, and then could not be made because it existed
 	for {
-		host, fresh := s.host.Load(), c.conn == nil
-		t, err := c.attempt(ctx, q)
+		host := s.host.Load()
+		fresh := c.conn == nil
+		t, err := c.tryStep(ctx, q)
 		sent := t != nil
-		doubtful = doubtful || err != nil && sent
+		mayBeDone = mayBeDone || err != nil && sent
 		verdict := s.verdict(err)
 		noName, noTable := errors.Is(err, errNoName), verdict == NoTable
 		switch {
 		case err == nil:
-			t.answer.Doubtful = doubtful
+			t.answer.Doubtful = mayBeDone
 			return t, nil
-		case (noName || noTable) && q.name == "": // nor has the name any entries
+		case (noName || noTable) && q.name == "": // without the name's row there are no entries either
 			c.closeConn()
 			nothing := queue.Decide(queue.View{}, q.Question)
 			return &step{answer: lease.Answer{Outcome: queue.Outcome{Verdict: nothing.Verdict}}}, nil
 		case noName, noTable, errors.Is(err, errNoTableRow):
-			useless, err = c.makeMissing(ctx, q, err, useless)
+			futileCreations, err = c.makeMissing(ctx, q, err, futileCreations)
 		case errors.Is(err, errNameExists):
-			useless++
-			err = c.hidden(q, errNoName, useless)
-		case verdict == Standby && standbys < len(s.target.hosts)-1: // another one may be the primary
-			standbys++
+			futileCreations++
+			err = c.hidden(q, errNoName, futileCreations)
+		case verdict == Standby && standbysTried < len(s.target.hosts)-1: // another host may be the primary
+			standbysTried++
 			s.useNextHost(host)
 			err = nil
 		case !fresh && !sent && (verdict == Transient || verdict == Passing) && !lease.IsFinal(err):
-			err = nil // perhaps of a connection that had ended
+			err = nil // the connection may have ended before the request
 		}
-		if s.verdict(err) == AtOnce && immediate < mostImmediate {
-			immediate++
+		if s.verdict(err) == AtOnce && immediateRetries < mostImmediate {
+			immediateRetries++
 			err = nil
 		}
 		if err != nil {
@@ -151,7 +156,7 @@ func (c *session) step(ctx context.Context, q *question) (*step, error) {
 				s.hung.Store(host + 1)
 			}
 			s.useNextHost(host)
-			return nil, s.judge(err, q.refusalKind())
+			return nil, s.asRefusal(err, q.refusalKind())
 		}
 		if ctx.Err() != nil {
 			return nil, lease.NoAnswer{Cause: context.Cause(ctx)}
@@ -159,10 +164,10 @@ func (c *session) step(ctx context.Context, q *question) (*step, error) {
 	}
 }
 
-// makeMissing makes what a step has not found: the row of the name, that of the table, or the table. useless
-// is how often in succession it was there then. Somebody else may have made it; but if that goes on, the
-// server hides it from a step.
-func (c *session) makeMissing(ctx context.Context, q *question, missing error, useless int) (int, error) {
+// makeMissing makes what a step has not found: the row of the name, that of the table, or the table. futile
+// is how often in succession it then existed already; makeMissing returns the new number. Somebody else may
+// have made it; but if that goes on, the server hides it from a step.
+func (c *session) makeMissing(ctx context.Context, q *question, missing error, futile int) (int, error) {
 	var isMade bool
 	var err error
 	if errors.Is(missing, errNoName) {
@@ -173,14 +178,13 @@ func (c *session) makeMissing(ctx context.Context, q *question, missing error, u
 	if isMade || err != nil {
 		return 0, err
 	}
-	useless++
-	return useless, c.hidden(q, missing, useless)
+	futile++
+	return futile, c.hidden(q, missing, futile)
 }
 
-// hidden is the error of something that was not found and could not be made because it exists, if that has
-// happened too often.
-func (c *session) hidden(q *question, missing error, useless int) error {
-	if useless < mostImmediate {
+// hidden returns an error if something was not found, and could not be made because it exists, too often.
+func (c *session) hidden(q *question, missing error, futile int) error {
+	if futile < mostImmediate {
 		return nil
 	}
 	return &lease.Refusal{Kind: q.refusalKind(), Err: fmt.Errorf(
@@ -188,8 +192,8 @@ func (c *session) hidden(q *question, missing error, useless int) error {
 		c.store.target.table, missing)}
 }
 
-// attempt gives a step with an error if it may have been made all the same.
-func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
+// tryStep makes one attempt. If it returns both a step and an error, the server may have committed the step.
+func (c *session) tryStep(ctx context.Context, q *question) (*step, error) {
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
@@ -225,31 +229,35 @@ func (c *session) attempt(ctx context.Context, q *question) (*step, error) {
 		return t, err
 	}
 	c.wake(ctx, q, t.sleepers, false)
-	if t.again && c.passOver(ctx, q) != nil { // the next to look does it
-		c.closeConn()
+	if t.again {
+		err := c.passOver(ctx, q)
+		if err != nil { // the next waiter that looks does it
+			c.closeConn()
+		}
 	}
 	return t, nil
 }
 
-// turnedAway gives the step of a newcomer that is turned away, or nil if it may get the slot or a place. It
-// locks nothing: each of a crowd would hold up all others for a round trip, until they are refused
-// because that took too long. What it reads was so at some moment since it asked, which is all that a
-// locked row would tell of a slot that others have.
+// turnedAway returns the step of a newcomer that is turned away, or nil if the newcomer may get the slot or a
+// place. It locks nothing: each of many newcomers would hold up all others for a round trip, until some are
+// refused because that took too long. What turnedAway reads was true at some moment since the newcomer asked.
+// A locked row would tell no more about a slot that others hold.
 func (c *session) turnedAway(ctx context.Context, q *question) (*step, error) {
 	s := c.store
 	statements, shapes := s.viewText(q, queue.ShownPlaces)
 	answers, err := c.ask(ctx, s.dialect.Begin+";"+strings.Join(statements, ";")+";ROLLBACK", shapes...)
-	if s.canBeBrief(err) {
-		return nil, nil // what is wrong shows in the step
+	isTooLong := s.canBeBrief(err)
+	if isTooLong {
+		return nil, nil // the step reads less of each row
 	}
 	if err != nil {
 		return nil, err
 	}
 	v := &view{limit: queue.ShownPlaces}
 	err = v.read(s, q, answers)
-	isSure := err == nil && v.name != nil && v.name.name == q.name && !v.short() && s.revoke(q, v) == ""
+	isSure := err == nil && v.name != nil && v.name.name == q.name && !v.short() && s.revokeText(q, v) == ""
 	if !isSure {
-		return nil, nil // what is wrong shows in the step
+		return nil, nil // the step finds out what is wrong
 	}
 	c.observe(&v.facts)
 	t, err := s.decide(q, v)
@@ -259,8 +267,8 @@ func (c *session) turnedAway(ctx context.Context, q *question) (*step, error) {
 	return t, nil
 }
 
-// observe keeps what the server says of itself. If the connection's number there is not still
-// this one, a pooler or proxy shares connections out: nobody can be woken over them.
+// observe keeps what the server says of itself. If the number of the connection at the server has changed, a
+// pooler or proxy shares its connections among clients: no waiter can be woken over them.
 func (c *session) observe(f *facts) {
 	c.store.maxConns.Store(f.maxConns)
 	c.facts = *f
@@ -272,7 +280,7 @@ func (c *session) observe(f *facts) {
 	}
 }
 
-// isDirect reports whether the session has a connection over which a step was made, and that is no pooler's.
+// isDirect reports whether the session has made a step over its connection, and the connection is not a pooler's.
 func (c *session) isDirect() bool {
 	return c.conn != nil && c.facts.conn != 0 && c.facts.conn == c.number
 }
@@ -282,27 +290,35 @@ func (c *session) isDirect() bool {
 func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	s := c.store
 	v := &view{limit: queue.ShownPlaces}
-	for text := s.lockText(q); ; {
+	q.turn = rand.Int64()
+	text := s.lockText(q)
+	for {
 		statements, shapes := s.viewText(q, v.limit)
 		answers, err := c.ask(ctx, text+strings.Join(statements, ";"), shapes...)
 		if err == nil {
 			err = v.read(s, q, answers)
 		}
-		switch {
-		case s.canBeBrief(err):
-			text = s.lockText(q) // that transaction has ended with its connection
+		isTooLong := s.canBeBrief(err)
+		if isTooLong { // the transaction has ended with its connection
+			q.turn = rand.Int64()
+			text = s.lockText(q)
 			continue
-		case err != nil:
+		}
+		if err != nil {
 			return nil, err
-		case v.begin(q):
+		}
+		isNewName := v.begin(q)
+		if isNewName {
 			return v, nil
-		case v.name == nil, v.name.turn != q.turn: // or somebody has just made the name
+		}
+		switch {
+		case v.name == nil, v.name.turn != q.turn: // another turn: somebody has just made the row, and it is not locked
 			return nil, errNoName
 		case q.name != "" && v.name.name != q.name:
 			return nil, &lease.Refusal{Kind: q.refusalKind(), Err: fmt.Errorf(
 				"the hash of the name %q is also that of %q, which is in use: choose another name", q.name, locks.Printable(v.name.name, 300))}
 		}
-		text = s.revoke(q, v)
+		text = s.revokeText(q, v)
 		if v.short() {
 			v.limit *= 4
 		} else if text == "" {
@@ -311,14 +327,15 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	}
 }
 
-// canBeBrief reports whether an answer was too long that may be shorter. From now on less of each row is read.
+// canBeBrief reports whether an answer was too long and another attempt may get a shorter one. From now on
+// less of each row is read.
 func (s *Store) canBeBrief(err error) bool {
 	return errors.Is(err, network.ErrTooLong) && s.isBrief.CompareAndSwap(false, true)
 }
 
-// revoke is the statements that remove waiters whose offers are void. Like all waiters that
-// were taken for dead they get their old place when they ask again.
-func (s *Store) revoke(q *question, v *view) string {
+// revokeText returns the statements that remove the waiters whose offers have expired. They get their old
+// places when they ask again.
+func (s *Store) revokeText(q *question, v *view) string {
 	text := ""
 	for i := range v.holders {
 		h := &v.holders[i]
@@ -326,7 +343,7 @@ func (s *Store) revoke(q *question, v *view) string {
 			continue
 		}
 		verb := "DELETE FROM " + s.table
-		if h.Evicted != "" { // a tombstone tells it
+		if h.Evicted != "" { // the tombstone tells the waiter of its eviction
 			verb = fmt.Sprintf("UPDATE %s SET state='G',ends=%d,slots=''", s.table, v.now)
 		}
 		text += fmt.Sprintf("%s WHERE lock_key='%s' AND entry_id='%s' AND state='O';", verb, q.key, h.ID)

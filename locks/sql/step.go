@@ -13,11 +13,10 @@ import (
 	"golock/locks/queue"
 )
 
-// The times of a queue.
 const (
-	remember = 10 * time.Minute // that an entry has gone
+	tombstoneAge = 10 * time.Minute // how long a tombstone is kept
 
-	tidyEvery = 16 // about one of this number of steps removes what is forgotten
+	tidyEvery = 16 // about one in tidyEvery steps removes old tombstones
 )
 
 // step is one transaction: what is decided from a view and a question, and what is written.
@@ -26,17 +25,17 @@ type step struct {
 	q     *question
 	v     *view
 	name  nameState
-	sent  locks.Instant   // before its first statement, and after the login
-	rows  map[string]*row // of the view, as they are in the table
+	sent  locks.Instant   // when the step began; later than the login, before its first statement
+	rows  map[string]*row // the rows of the view, as they are in the table
 
-	writes   []string
-	lasting  bool     // a crash of the server must not undo it
-	sleepers []string // numbers of connections
-	again    bool     // more of the waiters have to be read to hand out what is free
+	writes   []string // the statements that write the step
+	lasting  bool     // a crash of the server must not undo the step
+	sleepers []string // the numbers of the connections to wake
+	again    bool     // another step has to read more waiters to hand out the free slots
 
-	pace   queue.Pace   // of a waiter, from now on
-	answer lease.Answer // without its grant
-	own    *row         // of an entry that is granted, held or queued
+	pace   queue.Pace   // the pace of a waiter from now on
+	answer lease.Answer // without the grant
+	own    *row         // the row of the entry that asked, if it is granted, held or queued
 }
 
 // decide makes the step of a question.
@@ -47,7 +46,7 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 	if t.name.epoch != "" || q.Step == queue.Join || q.Step.Renews() {
 		t.checkEpoch()
 	}
-	seen := t.view()
+	seen := t.viewWithoutExpired()
 	d := queue.Decide(seen, q.Question)
 	if len(d.Invalid) > 0 {
 		return nil, lease.Invalid(d.Invalid)
@@ -69,7 +68,7 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 		w.Fits, w.IsDue = d.Fits, d.Due == q.row.ID
 		a.Nap = s.abilities().AfterStep(&seen, w)
 	}
-	a.Holders, a.Replaced = t.show(d.Holders), t.show(d.Replaced) // as they were
+	a.Holders, a.Replaced = t.show(d.Holders), t.show(d.Replaced) // before apply changes the rows
 	t.apply(&d, a.Nap.Overdue)
 	t.own, t.again = t.rows[d.Entry.ID], d.Again
 	return t, nil
@@ -83,7 +82,7 @@ func (t *step) hasFewHolders() bool {
 	return t.v != nil && len(t.v.holders) <= t.store.keptConns()
 }
 
-// show is what the contract shows of entries.
+// show returns entries as the contract shows them.
 func (t *step) show(entries []queue.Entry) (all []locks.Entry) {
 	for _, e := range entries {
 		r := *t.rows[e.ID]
@@ -98,7 +97,7 @@ func (t *step) show(entries []queue.Entry) (all []locks.Entry) {
 // until holders have had the time to renew. In its own epoch a holder that is missing was
 // evicted; in another one it may come back.
 func (t *step) checkEpoch() {
-	// Several servers may answer at one address: the latest are known.
+	// Several servers may answer at one address. The name remembers the latest ones.
 	servers := strings.Fields(t.name.servers)
 	here := escape(t.v.server, maxServer)
 	if t.name.epoch != "" && slices.Contains(servers, here) && t.v.start <= t.name.seen {
@@ -110,7 +109,7 @@ func (t *step) checkEpoch() {
 			// No name of this table can have been forgotten.
 		case t.name.epoch == "", t.v.start > t.name.seen:
 			t.name.quarantine = t.v.start + span
-		default: // it ran already, beside the other one
+		default: // this server has run beside the other one
 			t.name.quarantine = t.v.now + span
 		}
 	}
@@ -124,11 +123,12 @@ func (t *step) checkEpoch() {
 	t.name.servers = strings.Join(append([]string{here}, servers[:min(len(servers), manyServers-1)]...), " ")
 }
 
-// quarantineEnd is from when on slots may be granted.
+// quarantineEnd returns the time from which slots may be granted.
 func (t *step) quarantineEnd() int64 { return max(t.name.quarantine, t.v.tableQuarantine) }
 
-// view is what the decision sees. Entries whose time is over are deleted.
-func (t *step) view() queue.View {
+// viewWithoutExpired returns what the decision sees: the entries whose time is not over. The step deletes the
+// others.
+func (t *step) viewWithoutExpired() queue.View {
 	v := t.v
 	seen := queue.View{
 		Counter: t.name.counter - stepNumbers, Epoch: t.name.epoch,
@@ -153,8 +153,8 @@ func (t *step) view() queue.View {
 	return seen
 }
 
-// isOver is the condition of rows that were over at a moment (see row.until). An offer that is
-// over is revoked.
+// isOver returns the condition of rows whose time was over at a moment (see row.until). It leaves out offers:
+// look revokes those (revokeText).
 func isOver(moment int64) string {
 	return fmt.Sprintf("state IN ('W','H','E') AND (state='W' OR hold<=%[1]d) AND (state='E' OR ends<=%[1]d)", moment)
 }
@@ -168,14 +168,15 @@ func (t *step) alive(rows []row) (all []queue.Entry) {
 	return all
 }
 
-// entry is what the decision sees of a row.
+// entry returns what the decision sees of a row, and adds the row to rows. If the row is invalid, entry clears
+// its connection, so that no step wakes it.
 func (t *step) entry(r *row) queue.Entry {
 	t.rows[r.ID] = r
 	e := r.Entry
 	e.Invalid = r.flaw != nil && e.State != queue.Tombstone
 	switch {
 	case e.Invalid:
-		r.conn = 0 // it may be anybody's
+		r.conn = 0 // the number may be that of another client
 		if e.State != queue.Holding && e.State != queue.Offered {
 			e.State = queue.Waiting
 		}
@@ -192,14 +193,15 @@ func (t *step) entry(r *row) queue.Entry {
 	return e
 }
 
-// apply writes a decision. overdue is after what time the entry in question counts as dead if it waits.
+// apply writes a decision. overdue is the time after which the entry that asks counts as dead, if it waits.
 func (t *step) apply(d *queue.Decision, overdue time.Duration) {
 	dialect := &t.store.dialect
 	told := d.Told
-	if own := t.rows[t.q.row.ID]; own != nil && own.State == queue.Waiting && d.Verdict == queue.Released &&
-		!dialect.Notifies {
-		// The statement in which the entry slept has nobody left who waits for its answer, so end it.
-		told = append(told, own.ID)
+	asker := t.rows[t.q.row.ID]
+	ownWasAsleep := asker != nil && asker.State == queue.Waiting && d.Verdict == queue.Released && !dialect.Notifies
+	if ownWasAsleep {
+		// No process waits for the statement in which the entry slept, so the wake-up only ends it.
+		told = append(told, asker.ID)
 	}
 	for _, id := range told {
 		if r := t.rows[id]; r.conn != 0 && t.canWake(r) {
@@ -214,11 +216,14 @@ func (t *step) apply(d *queue.Decision, overdue time.Duration) {
 	}
 	offered := false
 	for _, e := range d.Put {
-		r, old := t.row(e, d, overdue), t.rows[e.ID]
+		r := t.row(e, d, overdue)
+		old := t.rows[e.ID]
 		t.save(&r, old)
-		waited, waits := old != nil && old.State == queue.Waiting, e.State == queue.Waiting
-		last := t.q.isNew() && d.Place > t.v.waiters
-		if waited != waits && !(waits && last) {
+		waited := old != nil && old.State == queue.Waiting
+		waits := e.State == queue.Waiting
+		joinsAtEnd := waits && t.q.isNew() && d.Place > t.v.waiters
+		changesPlaces := waited != waits && !joinsAtEnd
+		if changesPlaces {
 			t.name.moved = t.name.counter
 		}
 		t.rows[e.ID] = &r
@@ -226,20 +231,21 @@ func (t *step) apply(d *queue.Decision, overdue time.Duration) {
 	}
 	if len(t.writes) > 0 && t.name.counter%tidyEvery == 0 {
 		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND ends<%d",
-			t.store.table, t.q.key, t.v.now-micros(remember))
+			t.store.table, t.q.key, t.v.now-micros(tombstoneAge))
 	}
-	// A waiter lost in a crash rejoins with its ticket. An offer need not be on the disk
-	// before its acceptance is, which comes later in the log.
-	queued := d.Verdict == queue.Queued && len(d.Replaced) == 0
-	newEpoch := t.name.epoch != t.v.name.epoch
-	t.lasting = newEpoch || !queued && len(d.Put) > 0 && !(t.q.Step == queue.Release && offered)
+	// A step that only queues may be lost: the waiter rejoins with its ticket. A release that makes an offer
+	// may be delayed: accepting the offer is durable, and commits after it.
+	onlyQueues := d.Verdict == queue.Queued && len(d.Replaced) == 0
+	onlyHandsOver := t.q.Step == queue.Release && offered
+	beginsEpoch := t.name.epoch != t.v.name.epoch
+	t.lasting = beginsEpoch || !onlyQueues && len(d.Put) > 0 && !onlyHandsOver
 	t.name.counter = max(t.name.counter, d.Counter)
-	if len(t.v.invalid) == 0 { // else not all who wait are known
+	if len(t.v.invalid) == 0 { // otherwise some waiters may not be known
 		t.describeFront()
 	}
 }
 
-// row is what is written for an entry.
+// row returns what is written for an entry. For a waiter that can be woken it also adds LISTEN to the writes.
 func (t *step) row(e queue.Entry, d *queue.Decision, overdue time.Duration) row {
 	was, r := queue.State(0), t.q.row
 	if old := t.rows[e.ID]; old != nil {
@@ -249,7 +255,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, overdue time.Duration) row 
 	r.Entry, r.flaw = e, nil
 	switch e.State {
 	case queue.Waiting:
-		if e.ID != t.q.row.ID || t.q.Step != queue.Join { // its offer was withdrawn
+		if e.ID != t.q.row.ID || t.q.Step != queue.Join { // the decision has withdrawn the offer of this entry
 			r.due, r.conn = t.v.now, 0
 			break
 		}
@@ -291,14 +297,14 @@ func (t *step) row(e queue.Entry, d *queue.Decision, overdue time.Duration) row 
 		conn := r.conn
 		r = row{Entry: e, ends: t.v.now}
 		if e.ID != t.q.row.ID || t.q.Step == queue.Evict {
-			r.conn = conn // until it has looked
+			r.conn = conn // until the waiter has seen its tombstone
 		}
 	}
 	return r
 }
 
-// describeFront keeps in the name's row what others look at: low, which is at or before the first
-// waiter and near it, so that queries skip the rows that were removed before it, and late.
+// describeFront updates low and late in the name's row. low is at or shortly before the first waiter, so that
+// queries skip the index entries of rows that were removed before it.
 func (t *step) describeFront() {
 	waiting := slices.Collect(maps.Values(t.rows))
 	waiting = slices.DeleteFunc(waiting, func(r *row) bool { return r.State != queue.Waiting })
@@ -335,7 +341,7 @@ func (t *step) save(r, old *row) {
 		return
 	}
 	still := ""
-	if old.State == queue.Offered && r.State == queue.Waiting { // it may just be accepting
+	if old.State == queue.Offered && r.State == queue.Waiting { // the waiter may just be accepting the offer
 		still = " AND state='O'"
 	}
 	t.write("UPDATE %s SET %s WHERE lock_key='%s' AND entry_id='%s'%s",
@@ -345,19 +351,19 @@ func (t *step) save(r, old *row) {
 // rollback ends a transaction that has changed nothing.
 const rollback = "ROLLBACK"
 
-// isRefusal reports whether the entry asks no more.
+// isRefusal reports whether the answer is final: the entry does not ask again.
 func (t *step) isRefusal() bool {
 	v := t.answer.Verdict
 	return (v == queue.Busy || v == queue.Nested) && t.answer.Quarantine == 0
 }
 
-// finish is the text that writes the step and ends its transaction. A step that changed
-// nothing is rolled back: its lock need not reach the disk. But a newcomer is turned away only by a
-// server that can commit, if the URL has another one.
+// finish returns the text that writes the step and ends its transaction. A step that changes nothing is rolled
+// back: the lock on the name's row need not reach the disk. But if the URL has several hosts, a newcomer is
+// turned away only by a server that can commit.
 func (t *step) finish() string {
 	switch {
 	case t.v.isNewName && len(t.writes) > 0:
-		// Somebody else may have made the row since: then this fails, before anything else is written.
+		// If somebody else has made the row meanwhile, this fails before anything else is written.
 		t.writes = slices.Insert(t.writes, 0, t.insertName())
 	case t.name != *t.v.name:
 		t.write("UPDATE %s SET epoch='%s',servers='%s',quiet=%d,counter=%d,low='%s',late=%d,moved=%d WHERE lock_key='%s' AND entry_id=''",
@@ -384,8 +390,8 @@ func (t *step) insertName() string {
 		escape(n.name, maxInfo), n.epoch, n.servers, n.quarantine, n.counter, n.turn, n.low, n.late, n.moved)
 }
 
-// canWake reports whether this client can wake a waiter. A number of a connection from before
-// the server's last start is void.
+// canWake reports whether this client can wake a waiter. It cannot if the waiter asked last before the server
+// was started: its connection has ended since.
 func (t *step) canWake(w *row) bool {
 	return t.sameAccount(w) && w.ends-micros(w.ttl) >= t.v.start
 }
@@ -396,7 +402,7 @@ func (t *step) sameAccount(r *row) bool {
 	return r.login == t.v.login || t.store.dialect.Notifies
 }
 
-// canBeWoken reports whether all who are before a waiter can wake it.
+// canBeWoken reports whether all holders, and all waiters before a waiter, can wake it.
 func (t *step) canBeWoken(ahead int) bool {
 	if t.v.now < t.v.start || ahead >= t.store.abilities().Wakes {
 		return false

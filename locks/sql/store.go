@@ -30,16 +30,17 @@ import (
 	"golock/locks/queue"
 )
 
-// Store is a table in a database. It does nothing until it is used.
+// Store is a table in a database. It does nothing until it is used. Join, Attach and Evict are those of
+// lease.Engine, which calls newEntry and entryOf.
 type Store struct {
 	lease.Engine
 	target   *Target
 	dialect  Dialect
 	table    string                 // quoted
 	host     atomic.Int64           // which of the target's hosts is tried first
-	hung     atomic.Int64           // 1 + the value of host when a commit hung there; 0: none did
-	maxConns atomic.Int64           // that the server allows
-	noNotify atomic.Bool            // connections cannot be woken
+	hung     atomic.Int64           // 1 + the value of host when a commit hung there; 0 if none did
+	maxConns atomic.Int64           // the number of connections that the server allows
+	noNotify atomic.Bool            // a pooler or proxy is in between, so waiters cannot be woken
 	isBrief  atomic.Bool            // the rows of others are too long for one answer (selectedBrief)
 	noMark   atomic.Pointer[string] // why the mark could not be made, as a warning
 }
@@ -99,8 +100,8 @@ func (s *Store) Warnings(waiting bool) []string {
 
 const poolerText = "there is a pooler or proxy between golock and the server that does not keep connections together"
 
-// keptConns is how many waiters of a name keep a connection: a quarter of those that the server
-// allows, if the URL says nothing.
+// keptConns returns how many waiters of a name keep a connection. If the URL does not say that, it is a
+// quarter of the connections that the server allows.
 func (s *Store) keptConns() int {
 	if s.target.waiters >= 0 {
 		return s.target.waiters
@@ -108,7 +109,7 @@ func (s *Store) keptConns() int {
 	return int(s.maxConns.Load() / 4)
 }
 
-// abilities are those of a server with as many connections as it allows.
+// abilities returns what waiters can expect of the server. It depends on how many connections the server allows.
 func (s *Store) abilities() queue.Abilities {
 	kept := s.keptConns()
 	a := queue.Abilities{
@@ -126,7 +127,7 @@ func (s *Store) abilities() queue.Abilities {
 func (s *Store) Forget(ctx context.Context, name string) error {
 	c := &session{store: s}
 	defer c.disconnect()
-	return c.once(ctx, func(ctx context.Context) error {
+	return c.retryCall(ctx, func(ctx context.Context) error {
 		_, err := c.write(ctx, fmt.Sprintf("DELETE FROM %s WHERE lock_key='%s'", s.table, locks.KeyOf(name)))
 		return err
 	})

@@ -20,7 +20,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	defer c.disconnect()
 	keys := Rows{{locks.KeyOf(name).String()}}
 	if name == "" {
-		err = c.once(ctx, func(ctx context.Context) (err error) {
+		err = c.retryCall(ctx, func(ctx context.Context) (err error) {
 			keys, removed, err = c.sweepTable(ctx)
 			return err
 		})
@@ -28,7 +28,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	var invalid []locks.InvalidEntry
 	for i := 0; i < len(keys) && err == nil; i++ {
 		var found []locks.InvalidEntry
-		err = c.once(ctx, func(ctx context.Context) (err error) {
+		err = c.retryCall(ctx, func(ctx context.Context) (err error) {
 			var n int
 			n, found, err = c.sweep(ctx, keys[i][0], olderThan)
 			removed += n
@@ -42,8 +42,8 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	return removed, err
 }
 
-// sweepTable removes the rows that are of no lock, and the table's own row if golock cannot have written it:
-// what looks next makes that again. It gives the keys of the names.
+// sweepTable removes the rows that belong to no lock. It also removes the table's own row if golock cannot have
+// written it; the next step makes that row again. sweepTable returns the keys of the names.
 func (c *session) sweepTable(ctx context.Context) (keys Rows, removed int, err error) {
 	s := c.store
 	const own = "lock_key='' AND entry_id=''"
@@ -73,13 +73,13 @@ func (c *session) sweepTable(ctx context.Context) (keys Rows, removed int, err e
 	return answers[2], removed, err
 }
 
-// isNoID is the condition that a column's text is not what isID reports.
+// isNoID returns the condition that the text of a column is not an ID (isID).
 func (s *Store) isNoID(column string) string {
 	return "(CHAR_LENGTH(" + column + ")<>32 OR " + fmt.Sprintf(s.dialect.NotHex, column) + ")"
 }
 
-// sweep removes what is left of one name and reports how much that was, and the invalid entries that
-// stay.
+// sweep removes the dead entries and old tombstones of one name, and the name's row if no entry is left. It
+// returns the number of removed entries, and the invalid entries that stay.
 func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration) (removed int, invalid []locks.InvalidEntry, err error) {
 	s := c.store
 	q := &question{Question: queue.Question{Step: queue.Look}, key: key, row: row{ttl: lease.DefaultTTL}}
@@ -99,8 +99,8 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	before := v.now - micros(olderThan)
 	name := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, key)
 	of := name + " AND entry_id<>''"
-	forgotten := fmt.Sprintf("state='G' AND ends<=%d", v.now-micros(max(olderThan, remember)))
-	// Nobody lives by an entry without an ID.
+	forgotten := fmt.Sprintf("state='G' AND ends<=%d", v.now-micros(max(olderThan, tombstoneAge)))
+	// No process owns an entry without a valid ID.
 	dead := fmt.Sprintf("(%s OR %s OR state NOT IN ('W','O','H','E','G') AND ends<=%d)", isOver(before), s.isNoID("entry_id"), before)
 	isNameInvalid := false
 	for i := range v.invalid {
@@ -123,8 +123,8 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	if err != nil {
 		return 0, nil, err
 	}
-	// A sweep is no use of the name: it leaves neither its own time in the row nor a proof
-	// that the server has forgotten nothing.
+	// A sweep does not count as a use of the name. So it restores the counter, which is also the time of
+	// the last use and the proof that the server has forgotten nothing.
 	end := "UPDATE " + s.table + " SET counter=seen WHERE lock_key='" + key + "' AND entry_id='';COMMIT"
 	if left == 0 && (v.name.seen <= before || isNameInvalid) {
 		removed++

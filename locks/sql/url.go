@@ -22,8 +22,8 @@ type Target struct {
 	Database string
 	User     string
 	Password string
-	Socket   string // as the URL has it; "": TCP
-	Port     string // for a socket whose name depends on it
+	Socket   string // the path of the socket as the URL has it; empty for TCP
+	Port     string // the port, for a socket whose name depends on it
 
 	url   string   // without secrets
 	hosts []string // host:port, or one socket
@@ -66,8 +66,8 @@ func parse(address string, d Dialect) (*Target, error) {
 	return t, t.Check("tls=on")
 }
 
-// newcomerAttempt limits an attempt of who is not in the queue yet. Where there are several hosts, another
-// one may answer sooner.
+// newcomerAttempt limits an attempt of an entry that is not in the queue yet. If there are several hosts,
+// another host may answer sooner.
 func (t *Target) newcomerAttempt() time.Duration {
 	if len(t.hosts) > 1 {
 		return lease.ShortAttempt
@@ -75,7 +75,7 @@ func (t *Target) newcomerAttempt() time.Duration {
 	return lease.NewcomerAttempt
 }
 
-// place reads hosts and path. Without a user it is the one that golock runs as, like the
+// place reads hosts and path. If the URL has no user, place takes the user that golock runs as, like the
 // servers' own clients do.
 func (t *Target) place(u network.URL, d Dialect) error {
 	var err error

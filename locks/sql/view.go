@@ -3,7 +3,6 @@ package sql
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 
@@ -17,13 +16,13 @@ import (
 type nameState struct {
 	name       string
 	epoch      string
-	servers    string // the latest ones, the last one first
-	quarantine int64  // nothing is granted before
+	servers    string // the servers on which the name was used last, the latest one first
+	quarantine int64  // until then nothing is granted
 	counter    int64  // the last of this step's numbers
-	seen       int64  // the counter of the step before; also when that was
+	seen       int64  // the counter of the step before, which is also the time of that step
 	turn       int64  // a random number of the attempt that has locked the row
-	low        string // waiters whose order is lower have to ask again
-	late       int64  // then all near waiters are overdue
+	low        string // at or before the order of the first waiter; a waiter with a lower order has to ask again
+	late       int64  // when all of the first StepPlaces waiters are overdue
 	moved      int64  // the counter of the last step that changed the place of a waiter
 }
 
@@ -39,46 +38,45 @@ type view struct {
 
 	holders     []row
 	front       []row // the first waiters, in their order
-	limit       int   // as many were asked for
-	shown       int   // as many were read, valid or not
+	limit       int   // how many of the first waiters were asked for
+	shown       int   // how many of them were read, valid or not
 	own         *row  // the row of the entry that asks, in whatever state; nil if it has none
-	ahead       int   // of one that joins, or joins again: waiters before it
-	waiters     int   // the number of all waiters; only those that are alive, if the entry may be turned away
-	replaceable []row
-	invalid     []row // the name's own and entries with a flaw, whose time is not over
+	ahead       int   // for an entry that joins, or joins again: the number of waiters before it
+	waiters     int   // the number of all waiters; only of those that are alive, if the entry may be turned away
+	replaceable []row // the waiters that may be replaced
+	invalid     []row // the rows with a flaw whose time is not over: entries, and the name's own row
 }
 
 // stepNumbers is how many numbers a step reserves when it locks the row: a ticket and a fence.
 const stepNumbers = 2
 
-// question is what a caller wants to be done with its entry, and what that knows of itself from
-// the last answer.
+// question is what a caller asks for its entry, and what the caller knows of the entry from the last answer.
 type question struct {
 	queue.Question
 	key  string // hash of the name
-	name string // "" if only the ref is known; then the row has only ID and TTL
+	name string // empty if only the ref is known; then the row has only ID and TTL
 	row  row
-	turn int64 // of the attempt
+	turn int64 // the random number of the attempt (nameState.turn)
 
 	laterHold int64 // the hold that counts from the step Hold, in us
 
 	isCrowded bool // an attempt before this one was refused, or not answered in time
 
-	place int   // its place when it looked last; 0 if that is not known
-	moved int64 // of the name, when the place was counted
+	place int   // the place of the entry when it looked last; 0 if that is not known
+	moved int64 // nameState.moved when the place was counted
 	pace  queue.Pace
 }
 
 func (q *question) isNew() bool { return q.Step == queue.Join && q.row.Claim.Ticket == 0 }
 
-// mayBeTurnedAway reports whether the question is one of a newcomer that does not wait in any queue,
-// in a crowd.
+// mayBeTurnedAway reports whether the question is that of a newcomer that may not wait in every queue, and
+// many others ask at the same time.
 func (q *question) mayBeTurnedAway() bool {
 	return q.isCrowded && q.isNew() && q.name != "" && (q.NoWait || q.MaxQueue != nil)
 }
 
-// refusalKind is that of a refusal because of what somebody has changed. Who has an entry has got another
-// answer before, and tries again: it may be changed back.
+// refusalKind returns the kind of a refusal because of what somebody has changed. A caller with an entry has
+// got another answer before. It tries again, because somebody may undo the change.
 func (q *question) refusalKind() lease.RefusalKind {
 	if q.Step.HasEntry() || q.row.Claim.Ticket != 0 {
 		return lease.ForNewcomers
@@ -86,38 +84,37 @@ func (q *question) refusalKind() lease.RefusalKind {
 	return lease.ForGood
 }
 
-// nameColumns are those that only a name's row uses.
+// nameColumns are the columns that only a name's row uses.
 const nameColumns = "LEFT(name,766),LEFT(epoch,65),LEFT(servers,1609),quiet,seen,counter,turn,LEFT(low,33),late,moved"
 
 // entryCount is how many columns an entry has.
 const entryCount = 17
 
-// nameCount and factCount are how many columns nameColumns and factColumns are.
+// nameCount and factCount are the numbers of columns in nameColumns and factColumns.
 const (
 	nameCount = 10
 	factCount = 6
 )
 
-// oneNumber is the shape of what a statement has counted.
+// oneNumber is the shape of the answer to a count.
 var oneNumber = shape{1, 1}
 
-// factColumns are the server's clock, and its Facts.
+// factColumns returns the columns with the server's clock and its Facts.
 func (s *Store) factColumns() string { return s.dialect.Clock + "," + s.dialect.Facts }
 
-// lockText begins the transaction and locks the name's row.
+// lockText returns the statements that begin the transaction and lock the name's row.
 func (s *Store) lockText(q *question) string {
-	// Lock first: only later statements see what the last step has committed. They also see
-	// a row that somebody has just made, which is not locked: it lacks the number of this
-	// turn. The state is that of a name: somebody may have changed it.
-	q.turn = rand.Int64()
+	// The lock comes first: only later statements see what the last step has committed. They also see
+	// a row that somebody has just made. That row is not locked, and lacks the number of this turn.
+	// The statement also repairs the state of the row, which somebody may have changed.
 	return s.dialect.Begin + fmt.Sprintf(
 		";UPDATE %[1]s SET state='%[7]c',seen=counter,counter=GREATEST(LEAST(counter,%[6]d)+%[2]d,%[3]s),turn=%[4]d"+
 			" WHERE lock_key='%[5]s' AND entry_id='';",
 		s.table, stepNumbers, s.dialect.Clock, q.turn, q.key, locks.MaxNumber, nameRow)
 }
 
-// viewText is the statements that read what a decision needs: the table's own row with the
-// server's facts, and entries. The shapes are those of their rows.
+// viewText returns the statements that read what a decision needs: the table's own row with the server's
+// facts, and entries. It also returns the shapes of their rows.
 func (s *Store) viewText(q *question, limit int) (statements []string, shapes []shape) {
 	of := fmt.Sprintf(" FROM %s WHERE lock_key='%s'", s.table, q.key)
 	const waiting = " AND state='W'"
@@ -128,15 +125,15 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 	statements = []string{
 		"SELECT format,LEFT(servers,1609),quiet,made," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
 		"SELECT " + nameColumns + of + " AND entry_id=''",
-		"SELECT " + many + of + " AND state IN ('N','H','O','E') AND entry_id<>''", // N: somebody has changed it
-		// From low on: the index may still have many removed rows before it.
+		"SELECT " + many + of + " AND state IN ('N','H','O','E') AND entry_id<>''", // an entry has the state N only if somebody has changed it
+		// The search begins at low, because the index may still have many removed rows before it.
 		"SELECT " + few + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
 		"SELECT " + selected + of + " AND entry_id='" + q.row.ID + "'",
 	}
 	entry := shape{columns: entryCount}
 	shapes = []shape{{columns: 4 + factCount}, {columns: nameCount}, entry, entry, entry}
-	if q.Step == queue.Join { // it may be far behind those that are read
+	if q.Step == queue.Join { // the entry may be far behind the waiters that are read
 		claim := q.row.Claim
 		if q.isNew() {
 			claim.Ticket = 1<<63 - 1
@@ -147,7 +144,7 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 		// then longer by one than --max-queue says, by a waiter that was alive when the step began. Without the
 		// lock (session.turnedAway) the difference leads to a step with it, or to an answer that was true at the
 		// moment of the count.
-		if q.NoWait || q.MaxQueue != nil || q.Within != nil { // only then: no index has it
+		if q.NoWait || q.MaxQueue != nil || q.Within != nil { // not in other cases, because no index has this column
 			count += " AND ends>" + s.dialect.Clock
 		}
 		statements, shapes = append(statements, count), append(shapes, shape{2, 1})
@@ -224,8 +221,8 @@ func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
 	return err
 }
 
-// begin gives a name that has no row the state that one has after it was locked for the first time. It is
-// false if the name has a row, or entries without one.
+// begin gives a name without a row the state that a new row has when it is locked for the first time. It
+// returns false if the name has a row, or has entries but no row.
 func (v *view) begin(q *question) bool {
 	hasEntries := len(v.holders)+len(v.invalid)+v.shown+v.waiters > 0 || v.own != nil
 	if v.name != nil || q.name == "" || hasEntries {
@@ -235,7 +232,7 @@ func (v *view) begin(q *question) bool {
 	return true
 }
 
-// isValid reports whether a row has no flaw. One that has, and whose time is not over, is noted.
+// isValid reports whether a row has no flaw. It notes a row that has one and whose time is not over.
 func (v *view) isValid(r *row) bool {
 	if r.flaw != nil && (r.isName() || r.until() > v.now) {
 		v.invalid = append(v.invalid, *r)
@@ -243,7 +240,7 @@ func (v *view) isValid(r *row) bool {
 	return r.flaw == nil
 }
 
-// parseRows reads entries, without the invalid ones.
+// parseRows returns the valid entries. It notes the others (isValid).
 func (v *view) parseRows(rows Rows) []row {
 	all := make([]row, 0, len(rows))
 	for _, f := range rows {
@@ -259,7 +256,7 @@ func (v *view) readName(line []string) {
 	n := &nameState{name: unescape(line[0])}
 	v.name = n
 	r := row{Entry: queue.Entry{State: nameRow}}
-	_ = scan(line[6:], &n.turn) // first: it says whether the row is locked
+	_ = scan(line[6:], &n.turn) // turn is read before a flaw can stop the scan, because it tells whether the row is locked
 	err := scan(line[1:], &n.epoch, &n.servers, &n.quarantine, &n.seen, &n.counter, &n.turn, &n.low, &n.late, &n.moved)
 	switch {
 	case err != nil:
@@ -280,16 +277,16 @@ func (v *view) readName(line []string) {
 	v.isValid(&r)
 }
 
-// short reports whether too many of the waiters that were read are overdue, so that more must be
-// read to know who is next.
+// short reports whether so many of the waiters that were read are overdue that more must be read to find the
+// next one.
 func (v *view) short() bool {
-	there := 0
+	present := 0
 	for i := range v.front {
 		if v.front[i].due > v.now {
-			there++
+			present++
 		}
 	}
-	return v.more() && there < v.limit/2
+	return v.more() && present < v.limit/2
 }
 
 func (v *view) more() bool { return v.shown == v.limit }
@@ -297,11 +294,11 @@ func (v *view) more() bool { return v.shown == v.limit }
 // facts is what a server says of itself.
 type facts struct {
 	now      int64
-	server   string // which one it is
-	start    int64  // when it was started
-	conn     int64  // the connection's number
-	login    string // account and server: they must be the same to end another connection's statement
-	maxConns int64  // at a time
+	server   string // which server it is
+	start    int64  // when the server was started
+	conn     int64  // the number of the connection
+	login    string // account and server; only a client with the same login can end the statement of another one
+	maxConns int64  // the number of connections that the server allows at a time
 }
 
 func readFacts(line []string) (f facts, err error) {

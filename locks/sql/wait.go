@@ -11,12 +11,12 @@ import (
 	"golock/locks/queue"
 )
 
-// prolongPlace is the look of a waiter that is not near. It prolongs its place if a third of its
-// time is over, and counts who is ahead if the queue has moved since it last did. It writes only
-// its own row, so that a long queue does not hold up the grants at its front.
+// prolongPlace prolongs the place of a waiter beyond the first StepPlaces, and counts who is ahead if the
+// queue has moved. It writes only the waiter's own row, so that a long queue does not hold up the grants at
+// its front.
 //
-// If it is false the waiter must make a step: it is near now, all near ones are overdue, one lets
-// its offer pass, it can be woken from now on, or something failed.
+// It returns false if the waiter must make a step: it is among the first now, all of the first are overdue,
+// an offer has expired, it can be woken from now on, or something failed.
 func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	s, ttl := e.store, e.row.ttl
 	canBeWoken := e.row.conn != 0
@@ -36,10 +36,11 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	if err != nil || len(answers[0]) == 0 {
 		return false
 	}
-	var moved, late int64 // after late all near ones are overdue: they may have died with the holder
-	var there, passed, place int
-	err = scan(answers[0][0], &moved, &late, &there, &passed, &place)
-	if err != nil || there == 0 || passed > 0 || late <= 0 || place <= queue.StepPlaces ||
+	var moved int64
+	var late int64 // the time until all of the first waiters are overdue: they may have died with the holder
+	var ownRows, expiredOffers, place int
+	err = scan(answers[0][0], &moved, &late, &ownRows, &expiredOffers, &place)
+	if err != nil || ownRows == 0 || expiredOffers > 0 || late <= 0 || place <= queue.StepPlaces ||
 		!canBeWoken && place <= s.abilities().Wakes {
 		return false
 	}
@@ -49,19 +50,19 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	return true
 }
 
-// learn notes where the entry is since the queue moved last.
+// learn notes the place of the entry, and when the queue had moved last.
 func (q *question) learn(place int, moved int64, pace queue.Pace) {
 	q.place, q.moved, q.pace = place, moved, pace
 }
 
-// waiter is whom a schedule is for. Each place counts as a turn: if several are let in at once, those
-// behind them look no sooner, as that costs the server more.
+// waiter returns the waiter that a schedule is for. Each place counts as a turn: if several waiters are let in
+// at once, those behind them look no sooner, because that would cost the server more.
 func (q *question) waiter(place int, isWoken bool, pace queue.Pace) queue.Waiter {
 	return queue.Waiter{Place: place, Turns: place, TTL: q.row.ttl, IsWoken: isWoken, Pace: pace}
 }
 
-// sleep waits, as nap says, until the entry has an offer or must look for another reason.
-// It accepts the offer: the entry is holding then, and its lease counts from sent.
+// sleep waits, as nap says, until the entry has an offer or must look for another reason. If there is an offer,
+// it accepts it: then the entry is holding, and its lease counts from sent.
 func (e *entry) sleep(ctx context.Context, nap queue.Nap) (sent locks.Instant, err error) {
 	s := e.store
 	switch {
@@ -101,7 +102,7 @@ func (e *entry) sleep(ctx context.Context, nap queue.Nap) (sent locks.Instant, e
 	return sent, nil
 }
 
-// peek waits until the queue has moved. That costs much less than to look for the place.
+// peek waits until the queue has moved. That costs the server much less than to count the place.
 func (e *entry) peek(ctx context.Context, nap queue.Nap) error {
 	text := fmt.Sprintf("SELECT moved FROM %s WHERE lock_key='%s' AND entry_id=''", e.store.table, e.key)
 	begun := time.Now()
@@ -117,8 +118,8 @@ func (e *entry) peek(ctx context.Context, nap queue.Nap) error {
 	return nil
 }
 
-// acceptText accepts an offer, and reads the row. Only the connection to which the offer was made
-// may accept: so the server has not been restarted since.
+// acceptText returns the statements that accept an offer and read the row. Only the connection to which the
+// offer was made may accept it, which proves that the server was not restarted since.
 func (e *entry) acceptText() string {
 	dialect := &e.store.dialect
 	own := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s'", e.key, e.row.ID)

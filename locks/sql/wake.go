@@ -10,8 +10,8 @@ import (
 	"golock/locks/queue"
 )
 
-// The pauses between two looks of wake: 2, 4 ... 256 ms. The server may need a few of them
-// to notice that a client has died, a busy one all.
+// The pauses between two looks of wake are 2, 4 ... 256 ms. A server may need a few of them to notice that a
+// client has died; a busy server may need all.
 const (
 	firstWatch = 2 * time.Millisecond
 	lastWatch  = 256 * time.Millisecond
@@ -19,9 +19,8 @@ const (
 	nextWake = 32 * time.Millisecond // an earlier wake-up would hit the waiter's own step
 )
 
-// wake wakes waiters and looks, for half a second, whether they have reacted. After that
-// an offer to a waiter whose connection is gone goes to the next.
-// hasWoken says that they were woken once.
+// wake wakes waiters, and looks for half a second whether they have reacted. After that the next waiter gets
+// the offer of a waiter whose connection has ended. hasWoken says that the waiters were woken once already.
 func (c *session) wake(ctx context.Context, q *question, sleepers []string, hasWoken bool) {
 	hasWoken = hasWoken || c.store.dialect.Notifies // the step itself has sent the notifications
 	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0; pause *= 2 {
@@ -35,20 +34,21 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []string, hasW
 		}
 		if err == nil && pause == lastWatch && len(sleepers) > 0 {
 			var gone []string
-			if gone, err = c.conn.Wake(ctx, sleepers); err == nil && len(gone) > 0 {
+			gone, err = c.conn.Wake(ctx, sleepers)
+			if err == nil && len(gone) > 0 {
 				err = c.passOverGone(ctx, q, gone)
 			}
 		}
 		if err != nil {
 			c.closeConn()
-			if c.store.verdict(err) != AtOnce { // that is a late wake-up for this connection
+			if c.store.verdict(err) != AtOnce { // AtOnce means that a late wake-up has hit this connection
 				return
 			}
 		}
 	}
 }
 
-// passOverGone offers to others what was offered to connections that have ended.
+// passOverGone revokes the offers to connections that have ended, and offers their slots to other waiters.
 func (c *session) passOverGone(ctx context.Context, q *question, gone []string) error {
 	_, err := c.write(ctx, fmt.Sprintf("UPDATE %s SET due=0 WHERE lock_key='%s' AND state='O' AND conn IN (%s)",
 		c.store.table, q.key, strings.Join(gone, ",")))
@@ -58,14 +58,14 @@ func (c *session) passOverGone(ctx context.Context, q *question, gone []string) 
 	return c.passOver(ctx, q)
 }
 
-// passOver revokes offers that were missed, and offers what is free to others.
+// passOver revokes the offers that have expired, and offers free slots to other waiters.
 func (c *session) passOver(ctx context.Context, q *question) error {
-	_, err := c.attempt(ctx, &question{Question: queue.Question{Step: queue.Look}, key: q.key, name: q.name})
+	_, err := c.tryStep(ctx, &question{Question: queue.Question{Step: queue.Look}, key: q.key, name: q.name})
 	return err
 }
 
-// asleep gives those that have not reacted: they have neither accepted their offers nor
-// noticed that they were evicted.
+// asleep returns the waiters that have not reacted: they have neither accepted their offers nor noticed that
+// they were evicted.
 func (c *session) asleep(ctx context.Context, key string, sleepers []string) (still []string, err error) {
 	answers, err := c.ask(ctx, fmt.Sprintf("SELECT conn FROM %s WHERE lock_key='%s' AND state IN ('O','G') AND conn IN (%s)",
 		c.store.table, key, strings.Join(sleepers, ",")), shape{columns: 1})

@@ -13,8 +13,8 @@ import (
 // packets follows the packets of a server, and implements network.Protocol:
 // https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html
 //
-// The library makes room for as many columns as a packet announces that consists of a number.
-// How long a number is, its first byte tells.
+// A packet may consist of a number. The first byte of a number tells its length. The library allocates as many
+// columns as such a number announces.
 type packets struct {
 	network.Budget
 	head      []byte // of the packet that is read: its size, its number, its first byte

@@ -8,8 +8,9 @@ import (
 	"golock/locks/sql"
 )
 
-// release writes the text of a release. It decides in variables: a subquery in an UPDATE would lock what it
-// reads. The KILL comes after the COMMIT, so that the waiter sees its offer.
+// release returns the text of a release. The text keeps what it reads in variables, because a subquery in an
+// UPDATE would lock the rows that it reads. The KILL comes after the COMMIT, so that the woken waiter sees its
+// offer.
 func release(r sql.Release) string {
 	d := dialect()
 	return strings.Join([]string{
@@ -36,7 +37,8 @@ func release(r sql.Release) string {
 	}, ";")
 }
 
-// Release implements sql.Conn. The KILL fails if there is nobody to wake.
+// Release implements sql.Conn. The KILL fails if the slot was offered to no waiter, or if the waiter's connection
+// has ended.
 func (c *conn) Release(ctx context.Context, text string) (answers []sql.Rows, gone bool, err error) {
 	answers, err = c.Run(ctx, text)
 	if code(err) == noSuchThread {

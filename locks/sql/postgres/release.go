@@ -8,18 +8,18 @@ import (
 	"golock/locks/sql"
 )
 
-// inUse is the statement of sql.Dialect.
+// inUse is the statement InUse of sql.Dialect.
 const inUse = "SELECT LEAST(NULLIF(rolconnlimit,-1),NULLIF(datconnlimit,-1)),(SELECT COUNT(*) FROM pg_stat_get_backend_idset())" +
 	" FROM pg_roles,pg_database WHERE rolname=current_user AND datname=current_database()"
 
-// isServer is the condition of sql.Dialect.
+// isServer returns the condition IsServer of sql.Dialect.
 func isServer(conn, start int64) string {
 	return fmt.Sprintf("pg_backend_pid()=%d AND %s=%d", conn, micros("pg_postmaster_start_time()"), start)
 }
 
-// release writes the text of a release. The name's row is locked by a statement of its own: only the next
-// one sees what the last step has committed. An offer need not be on the disk before its acceptance is, a
-// release without one must.
+// release returns the text of a release. A statement of its own locks the name's row: only the next statement
+// sees what the last step has committed. A release that makes an offer need not be on the disk before the
+// acceptance is; a release without an offer must be.
 func release(r sql.Release) string {
 	d := dialect()
 	return strings.Join([]string{
@@ -46,7 +46,7 @@ SELECT (SELECT COUNT(*) FROM valid),COALESCE((SELECT conn FROM offered),0),
 	}, ";")
 }
 
-// Release implements sql.Conn. A waiter that is gone shows only when it does not react.
+// Release implements sql.Conn. gone is always false: that a waiter has gone shows only when it does not react.
 func (c *conn) Release(ctx context.Context, text string) (answers []sql.Rows, gone bool, err error) {
 	answers, err = c.Run(ctx, text)
 	return answers, false, err
