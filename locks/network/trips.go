@@ -8,11 +8,11 @@ import (
 	"golock/locks"
 )
 
-// Trips measures the round trips on the connections to a server. A nil Trips measures nothing.
+// Trips measures the round trips on the connections to a server. Note does nothing on a nil Trips.
 type Trips struct {
-	mu   sync.Mutex // guards the fields below
-	last []time.Duration
-	next int
+	mu   sync.Mutex      // guards the fields below
+	last []time.Duration // the last round trips, at most keptTrips, in no order
+	next int             // the index in last of the one that Note replaces next
 }
 
 // keptTrips is the number of round trips that Trips remembers.
@@ -35,9 +35,9 @@ func (t *Trips) Note(took time.Duration) {
 
 // Distance returns the distance of a server to which a renewal needs the given number of round trips.
 //
-// The fastest of the last round trips count, because the others met a busy server, or a process that
-// had to wait for a processor. The very fastest may be wrong: a message that nobody had asked for may
-// have come just after a request.
+// Distance uses a fast one of the last round trips, because slow ones met a busy server, or a process that
+// had to wait for a processor. It does not use the fastest ones, which may be wrong: a message that the
+// server sent unasked may have come just after a request.
 func (t *Trips) Distance(trips int) locks.Distance {
 	t.mu.Lock()
 	defer t.mu.Unlock()

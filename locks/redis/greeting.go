@@ -10,8 +10,8 @@ import (
 // command of each connection. Without a login HELLO only asks for RESP2, which a server speaks anyway:
 // https://redis.io/docs/latest/commands/hello/
 //
-// With it a start takes a round trip less. A server that wants a login says so in its answer to the
-// first command.
+// Without HELLO the first answer comes one round trip earlier. A server that wants a login says so in its
+// answer to the first command.
 type noGreeting struct{}
 
 // DialHook implements goredis.Hook.
@@ -32,8 +32,8 @@ func (noGreeting) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 	return next
 }
 
-// skipGreeting makes a client without a login send no HELLO. Sentinels get it nevertheless, because
-// the library speaks RESP3 with them.
+// skipGreeting makes a client without a login send no HELLO. Sentinels still get HELLO, because the library
+// speaks RESP3 with them.
 func skipGreeting(client goredis.UniversalClient, o *goredis.UniversalOptions) {
 	if o.Password != "" {
 		return

@@ -5,7 +5,7 @@
 // sees: commands that ran together, runs that lost their slot, and for how long nobody could start. A kernel
 // lock that golock does not know of tells which commands ran together.
 //
-// It takes minutes, and is no part of make test: make cluster STORE=etcd.
+// It takes minutes, so make test leaves it out. To run it: make cluster STORE=etcd.
 package cluster_test
 
 import (
@@ -22,25 +22,25 @@ import (
 // hosts is the number of hosts. Each has a server and starts golocks.
 const hosts = 3
 
-// leaseTime is that of all runs.
+// leaseTime is the TTL of all runs.
 const leaseTime = 10 * time.Second
 
 // system is a cluster of servers, one on each host.
 type system interface {
-	// url is the store as the golocks of a host name it; -1 stands for the host of the tests.
+	// url returns the URL of the store for the golocks of a host; -1 stands for the host of the tests.
 	url(host int) string
 
-	// faults are what is tried, in this order.
+	// faults returns the faults to try, in this order.
 	faults() []fault
 
 	// repaired reports whether all servers work again.
 	repaired() bool
 }
 
-// systems are those that can be tried, by the name of the store.
+// systems has the functions that start a cluster, by the name of the store.
 var systems = map[string]func(t *testing.T, n islands.Network) system{"etcd": newQuorum}
 
-// fault is something that happens to a cluster.
+// fault is a fault of a cluster that a test makes.
 type fault struct {
 	name  string
 	lasts time.Duration
@@ -48,14 +48,15 @@ type fault struct {
 	// begin makes the fault, and end ends it.
 	begin, end func(t *testing.T)
 
-	// cutOff are the hosts whose golocks reach no majority meanwhile. Their runs may lose their slots.
+	// cutOff is called before begin. It returns the hosts whose golocks reach no majority during the fault. Their
+	// runs may lose their slots.
 	cutOff func() []int
 
-	// maxPause is the longest time in which nobody may be able to start; 0: any.
+	// maxPause is the longest time in which nobody may be able to start; 0 if there is no limit.
 	maxPause time.Duration
 
-	// revokes is set if the servers may end all leases when they are back: then who comes back first has
-	// the slot.
+	// revokes says that the servers may end all leases when they are back. Then the first golock to come back
+	// has the slot, so overlaps and overtaken waiters are no failure.
 	revokes bool
 }
 
@@ -74,7 +75,8 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.Main(m, 1))
 }
 
-// TestCluster tries one fault after the other. A store that promises exclusion has no overlap in any.
+// TestCluster tries one fault after the other. No two commands of a lock may run together in any of them, except
+// where revokes is set.
 func TestCluster(t *testing.T) {
 	kind := os.Getenv("LOCKTEST_STORE")
 	start, isKnown := systems[kind]
@@ -97,7 +99,7 @@ func TestCluster(t *testing.T) {
 	t.Logf("%s:\n%s", kind, strings.Join(table, "\n"))
 }
 
-// through has a load on the cluster before, during and after a fault, and judges what came of it.
+// through runs the load before, during and after a fault, and checks the result. It returns the row of the table.
 func (l *load) through(t *testing.T, f *fault) (row string) {
 	l.start()
 	l.awaitCommands(10)
@@ -110,7 +112,7 @@ func (l *load) through(t *testing.T, f *fault) (row string) {
 	l.awaitCommands(10)
 	l.stop()
 	cutOff := affected
-	if len(affected) == hosts { // there was nobody to take them for dead
+	if len(affected) == hosts { // no host had a majority, so no waiter lost its place
 		cutOff = nil
 	}
 	found := l.judge(began, cutOff)

@@ -16,12 +16,12 @@ import (
 	"golock/test/testkit"
 )
 
-// quorum is etcd on three hosts. The golocks of a host ask its member first.
+// quorum is etcd on three hosts. The golocks of a host ask the member on that host first.
 type quorum struct {
 	*etcdtest.Cluster
 	network islands.Network
-	disk    string // a small one, with the data of the first member
-	leader  int    // when the last fault began
+	disk    string // a small disk with the data of the first member
+	leader  int    // the member that led when the last fault began
 }
 
 func newQuorum(t *testing.T, n islands.Network) system {
@@ -70,7 +70,7 @@ func (q *quorum) faults() []fault {
 			end:   func(*testing.T) { node(0).Resume(); node(1).Resume() }},
 		{name: "disk of a member full for 20 s", lasts: 20 * time.Second, cutOff: nobody, maxPause: 5 * time.Second,
 			begin: func(t *testing.T) {
-				_ = exec.Command("dd", "if=/dev/zero", "of="+q.disk+"/filler", "bs=64k").Run() // ends when it is full
+				_ = exec.Command("dd", "if=/dev/zero", "of="+q.disk+"/filler", "bs=64k").Run() // dd ends when the disk is full
 			},
 			end: func(t *testing.T) {
 				t.Logf("the member with the full disk runs: %t", q.Nodes[0].Running())
@@ -86,7 +86,7 @@ func (q *quorum) faults() []fault {
 				snapshot = filepath.Join(second.Dir, "old")
 				testkit.Output(t, "", "cp", "-a", filepath.Join(second.Dir, "data"), snapshot)
 				second.Restart()
-				time.Sleep(20 * time.Second) // others write meanwhile
+				time.Sleep(20 * time.Second) // the other members go on, so that the snapshot becomes old
 				second.Kill()
 				testkit.Must(t, os.Rename(filepath.Join(second.Dir, "data"), filepath.Join(second.Dir, "new")))
 				testkit.Must(t, os.Rename(snapshot, filepath.Join(second.Dir, "data")))

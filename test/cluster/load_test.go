@@ -26,11 +26,15 @@ import (
 	"golock/test/testkit"
 )
 
-// The load: on each host golocks that take turns on one lock, some on locks that nobody uses, and one that
-// holds a lock of its own all the time; and a queue of waiters of all hosts behind the holder of host 0.
+// The load is these golocks on each host:
+//   - one holds a lock of that host (own0, own1, own2) until the load ends;
+//   - two at a time take turns with those of all hosts on one lock (job);
+//   - one at a time takes a lock that no other golock uses (free).
+//
+// Besides, waiters of all hosts queue behind the holder of own0.
 
-// member is the command of all golocks: it locks a file, tells the recorder whether it is alone, and ends
-// when its time is over.
+// member is the command of all golocks. It locks a file, and tells the recorder whether it is alone or another
+// command has locked the file. It ends when its time is over.
 func member() int {
 	argv := strings.Fields(os.Getenv(memberVariable)) // recorder, file, token, milliseconds
 	c, err := net.Dial("unix", argv[0])
@@ -48,7 +52,7 @@ func member() int {
 	fmt.Fprintln(c, argv[2], word)
 	lasts, _ := strconv.Atoi(argv[3])
 	if lasts == 0 {
-		_, _ = io.Copy(io.Discard, c) // until the recorder ends it
+		_, _ = io.Copy(io.Discard, c) // returns when the recorder closes the connection
 	}
 	time.Sleep(time.Duration(lasts) * time.Millisecond) // the work
 	return 0
@@ -57,7 +61,7 @@ func member() int {
 // memberVariable makes the test binary a member.
 const memberVariable = "LOCKTEST_MEMBER"
 
-// life is the time of a command. Its end is what the kernel has said.
+// life is the time in which a command ran. It ends when the kernel closes the command's connection to the recorder.
 type life struct {
 	token    string
 	isAlone  bool
@@ -73,15 +77,15 @@ type load struct {
 	holders []*golock
 	queue   []*golock
 	turns   sync.WaitGroup
-	ends    chan struct{}
+	ends    chan struct{} // closed when the load ends
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	lives []*life
-	conns map[string]net.Conn // of the holders
-	lost  int
+	conns map[string]net.Conn // the connections of commands to the recorder, by token
+	lost  int                 // the number of runs that lost their slots
 }
 
-// golock is one that has ended, or is to end when it is told.
+// golock is a golock run. code and stderr are known when done is closed.
 type golock struct {
 	host   int
 	token  string
@@ -102,7 +106,7 @@ func newLoad(t *testing.T, n islands.Network, s system) *load {
 	return l
 }
 
-// record notes the lives of commands.
+// record notes the lives of commands, until the socket is closed.
 func (l *load) record() {
 	for {
 		c, err := l.socket.Accept()
@@ -121,7 +125,7 @@ func (l *load) record() {
 			l.lives = append(l.lives, one)
 			l.conns[token] = c
 			l.mu.Unlock()
-			_, _ = r.ReadByte() // its end
+			_, _ = r.ReadByte() // returns when the command has ended
 			l.mu.Lock()
 			one.to = time.Now()
 			l.mu.Unlock()
@@ -129,7 +133,8 @@ func (l *load) record() {
 	}
 }
 
-// run starts a golock on a host. Its command lasts for some milliseconds, or, with 0, until it is told.
+// run starts a golock on a host. lasts is the time of its command in milliseconds; with 0 the command runs until
+// stop closes its connection.
 func (l *load) run(host int, name, token string, lasts int) *golock {
 	g := &golock{host: host, token: token, done: make(chan struct{})}
 	argv := l.network[host].Enter(testkit.Golock, "run", "--store", l.system.url(host), "--name", name,
@@ -159,7 +164,7 @@ func (l *load) run(host int, name, token string, lasts int) *golock {
 	return g
 }
 
-// start begins the load, and returns when the holders hold and the queue is there.
+// start begins the load. It returns when the holders have their slots and all waiters have queued.
 func (l *load) start() {
 	for host := range hosts {
 		token := fmt.Sprint("holder", host)
@@ -200,13 +205,13 @@ func (l *load) repeat(start func(i int) *golock) {
 	}
 }
 
-// waiting counts the waiters of a lock.
+// waiting returns the number of waiters of a lock.
 func (l *load) waiting(name string) int {
 	out, _ := exec.Command(testkit.Golock, "ls", name, "--json", "--store", l.system.url(-1)).Output()
 	return bytes.Count(out, []byte(`"waiting"`))
 }
 
-// await waits until a command has begun.
+// await waits until the command with a token has begun.
 func (l *load) await(token string) {
 	testkit.Eventually(l.t, token+" has begun", func() bool {
 		l.mu.Lock()
@@ -215,7 +220,7 @@ func (l *load) await(token string) {
 	})
 }
 
-// awaitCommands waits until some more commands have taken their turns.
+// awaitCommands waits until n more commands have begun.
 func (l *load) awaitCommands(n int) {
 	count := func() int {
 		l.mu.Lock()
@@ -226,7 +231,7 @@ func (l *load) awaitCommands(n int) {
 	testkit.Eventually(l.t, "commands run", func() bool { return count() >= want })
 }
 
-// stop ends the load: the holders that still hold give their slots back, and the queue runs.
+// stop ends the load. The holders that still have slots give them back, and the waiters run.
 func (l *load) stop() {
 	close(l.ends)
 	l.mu.Lock()
@@ -240,23 +245,24 @@ func (l *load) stop() {
 	l.turns.Wait()
 }
 
-// verdict is what came of a fault.
+// verdict is the result of a fault.
 type verdict struct {
 	commands, overlaps, lost int
-	longest                  time.Duration // of the overlaps
-	pause                    time.Duration // nobody could start, on any lock
-	stuck                    time.Duration // nobody could start on a lock that all use
-	overtaken                []string
+	longest                  time.Duration // the longest overlap
+	pause                    time.Duration // the longest time in which no golock got a lock that no other uses
+	stuck                    time.Duration // the longest time in which no golock got the lock that all hosts use
+	overtaken                []string      // the waiters that ran after one that was behind them
 }
 
-// hostOf is the host of a waiter in the queue.
+// hostOf returns the host of a waiter in the queue.
 func hostOf(token string) int {
 	n, _ := strconv.Atoi(strings.TrimPrefix(token, "queued"))
 	return n % hosts
 }
 
-// judge looks at the lives, in the order of their beginning. Pauses are those that end after the fault has
-// begun. A waiter that was cut off may have lost its place.
+// judge makes the verdict from the lives, which are in the order in which the commands began. It counts pauses
+// that ended after the fault had begun. A waiter on a host in cutOff may have lost its place, so it is not
+// checked.
 func (l *load) judge(began time.Time, cutOff []int) (v verdict) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -286,7 +292,8 @@ func (l *load) judge(began time.Time, cutOff []int) (v verdict) {
 	return v
 }
 
-// pause is the longest time between the end of one of some commands and the start of the next.
+// pause returns the longest time between the end of a command and the start of the next one, among the commands
+// whose tokens have the prefix.
 func (l *load) pause(prefix string, began time.Time) (longest time.Duration) {
 	var last *life
 	for _, one := range l.lives {
@@ -301,7 +308,7 @@ func (l *load) pause(prefix string, began time.Time) (longest time.Duration) {
 	return longest
 }
 
-// lockOf is the lock of a command.
+// lockOf returns the name of the lock of a command.
 func lockOf(one *life) string {
 	switch {
 	case strings.HasPrefix(one.token, "job"):

@@ -1,5 +1,5 @@
 // Package islands makes hosts for tests: network namespaces that a bridge joins. An island can be cut off
-// from the others. Then nothing gets through, and nobody is told.
+// from the others. Then no packet gets through, and no connection is reset.
 package islands
 
 import (
@@ -21,15 +21,16 @@ import (
 // insideVariable is set in a process that has namespaces of its own.
 const insideVariable = "LOCKTEST_ISOLATED"
 
-// Isolate executes this process again where mounts and network devices are nobody else's, and no port of
-// a server that is away for a moment. inside: it is that process. Without root there are no namespaces.
+// Isolate executes this program again with mounts and a network of its own, so that no other process can take
+// the port of a server that is down for a moment. inside reports that this process is already isolated.
+// Without root Isolate does nothing.
 func Isolate() (inside bool, err error) {
 	inside = os.Getenv(insideVariable) != ""
 	switch {
 	case !inside && os.Geteuid() != 0:
 		return false, nil
 	case !inside:
-		runtime.LockOSThread() // which has the namespaces
+		runtime.LockOSThread() // the new namespaces belong to this thread
 		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
 			return false, fmt.Errorf("namespaces: %w", err)
 		}
@@ -44,20 +45,20 @@ func Isolate() (inside bool, err error) {
 	return true, nil
 }
 
-// Network is islands and the bridge between them, which is also that of the tests.
+// Network is a number of islands that a bridge joins. The test process is on the bridge too, so it reaches them.
 type Network []*Island
 
 // Island is a host.
 type Island struct {
 	server.Site
 
-	device string // its end at the bridge
+	device string // the network device of the island at the bridge
 }
 
-// networks counts those of this process.
+// networks is the number of networks that this process has made.
 var networks atomic.Int64
 
-// New makes islands. It needs namespaces of the tests' own (Isolate).
+// New makes a network of islands. The test process must be isolated (Isolate).
 func New(t testing.TB, size int) Network {
 	t.Helper()
 	testkit.NeedRoot(t)
@@ -86,8 +87,8 @@ func New(t testing.TB, size int) Network {
 	return n
 }
 
-// newNamespace gives the file of a network namespace, which lasts as long as the test or what runs
-// in it.
+// newNamespace makes a network namespace and returns the path of its file. The namespace lasts until the test
+// and all processes in the namespace have ended.
 func newNamespace(t testing.TB) string {
 	t.Helper()
 	type result struct {
@@ -111,7 +112,7 @@ func newNamespace(t testing.TB) string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), r.f.Fd())
 }
 
-// Enter is a command line that runs another one in the island.
+// Enter returns a command line that runs argv on the island.
 func (i *Island) Enter(argv ...string) []string {
 	return append([]string{"nsenter", "--net=" + i.Namespace, "--"}, argv...)
 }
@@ -129,7 +130,7 @@ func (i *Island) Cut(off bool) error {
 	return err
 }
 
-// Sites are where servers on some of the islands run.
+// Sites returns where servers on the given islands run.
 func (n Network) Sites(islands ...int) (sites []server.Site) {
 	for _, i := range islands {
 		sites = append(sites, n[i].Site)
