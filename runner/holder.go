@@ -62,7 +62,7 @@ func (h *Holder) Do() Outcome {
 		return *failed
 	}
 	granted := time.Now()
-	for _, work := range w.later {
+	for _, work := range w.attempt.later {
 		work()
 	}
 	out := recovered(func() *Outcome { return h.hold(lease) })

@@ -64,13 +64,13 @@ func (w *waiter) current() *locks.Request {
 	if len(w.Earlier) == 0 {
 		return &w.Request
 	}
-	return &w.wanted[min(w.turn, len(w.Earlier))]
+	return &w.attempt.wanted[min(w.turn, len(w.Earlier))]
 }
 
 // keepHeld renews the slots that the run holds while it waits for the next name. It returns an outcome if
 // one of them is lost.
 func (w *waiter) keepHeld() *Outcome {
-	held := w.holding()
+	held := w.attempt.holding()
 	if len(held) > w.turn {
 		w.takeTurn(held)
 	}
@@ -91,13 +91,13 @@ func (w *waiter) keepHeld() *Outcome {
 // takeTurn notes the slots that the run holds now. It begins to renew them, and to wait for the next name.
 func (w *waiter) takeTurn(held []locks.Lease) {
 	for i := w.turn; i < len(held); i++ {
-		w.logGrant(w.wanted[i].Name, held[i].Grant())
+		w.logGrant(w.attempt.wanted[i].Name, held[i].Grant())
 	}
 	w.turn, w.isQueuedNoted = len(held), false
-	w.view.Name, w.view.Holders, w.view.Problem = w.current().Name, nil, ""
-	w.looks = nil // a look at the queue of the previous name may be under way; its result is dropped
+	w.progress.view.Name, w.progress.view.Holders, w.progress.view.Problem = w.current().Name, nil, ""
+	w.progress.looks = nil // a look at the queue of the previous name may be under way; its result is dropped
 	w.stopKeeping()
-	all := newLeases(w.names()[:len(held)], held)
+	all := newLeases(w.attempt.names()[:len(held)], held)
 	if all.Term().Ends() {
 		w.kept = all
 		w.keeper = renewal.New(all, locks.BootTime, 0, w.Relay.Wake, w.Log)
@@ -125,11 +125,11 @@ func (w *waiter) stopKeeping() {
 
 // dropHeld gives back the slots that the run holds, because it does not get the next one.
 func (w *waiter) dropHeld() {
-	held := w.holding()
+	held := w.attempt.holding()
 	if len(held) == 0 {
 		return
 	}
 	w.stopKeeping()
-	w.held.Store(nil)
-	w.release(newLeases(w.names()[:len(held)], held), true, 0)()
+	w.attempt.held.Store(nil)
+	w.release(newLeases(w.attempt.names()[:len(held)], held), true, 0)()
 }

@@ -126,7 +126,7 @@ func TestMadeJustBeforeTheGrant(t *testing.T) {
 	}
 	w := &waiter{Run: r}
 	w.unwanted = func() *Outcome { // called after that look
-		<-w.ended
+		<-w.attempt.ended
 		return nil
 	}
 	lease, failed := w.wait()

@@ -63,18 +63,18 @@ type look struct {
 // The error is a panic in a look.
 func (w *waiter) updateProgress() error {
 	select {
-	case l := <-w.looks:
-		w.looks, w.cost = nil, l.cost
+	case l := <-w.progress.looks:
+		w.progress.looks, w.progress.cost = nil, l.cost
 		switch {
 		case errors.As(l.err, new(*locks.PanicError)):
 			return l.err
 		case l.err != nil:
-			w.view.Problem = l.err.Error()
+			w.progress.view.Problem = l.err.Error()
 		default:
-			w.view.Holders, w.view.Problem = l.holders, ""
+			w.progress.view.Holders, w.progress.view.Problem = l.holders, ""
 			w.noteHolders(l.holders)
 			if l.place > 0 {
-				w.place.Store(int64(l.place))
+				w.attempt.place.Store(int64(l.place))
 			}
 		}
 		w.reportProgress()
@@ -82,9 +82,9 @@ func (w *waiter) updateProgress() error {
 	default:
 	}
 	switch {
-	case w.due.IsZero() || time.Now().Before(w.due):
-	case w.looks == nil && w.mayLook():
-		w.due = time.Now().Add(lookLimit) // after this time the report goes out without the look
+	case w.progress.due.IsZero() || time.Now().Before(w.progress.due):
+	case w.progress.looks == nil && w.mayLook():
+		w.progress.due = time.Now().Add(lookLimit) // after this time the report goes out without the look
 		w.look()
 	default:
 		w.reportProgress()
@@ -94,45 +94,45 @@ func (w *waiter) updateProgress() error {
 
 // noteHolders keeps the holders of the first look that found any.
 func (w *waiter) noteHolders(holders []locks.Entry) {
-	if len(w.waitedFor) > 0 || len(holders) == 0 {
+	if len(w.progress.waitedFor) > 0 || len(holders) == 0 {
 		return
 	}
-	w.waitedFor = holders
+	w.progress.waitedFor = holders
 	w.Log(false, "who holds the slot", "held_by", locks.HoldersText(holders))
 }
 
 // reportProgress calls Run.Waits with what is known. The result of the call sets when the next report is due.
 func (w *waiter) reportProgress() {
-	w.view.Place, w.view.Pause = int(w.place.Load()), ""
-	if q := w.pause.Load(); q != nil && time.Now().Before(q.End) {
-		w.view.Pause = q.Error()
+	w.progress.view.Place, w.progress.view.Pause = int(w.attempt.place.Load()), ""
+	if q := w.attempt.pause.Load(); q != nil && time.Now().Before(q.End) {
+		w.progress.view.Pause = q.Error()
 	}
-	w.due = time.Time{}
+	w.progress.due = time.Time{}
 	if w.Waits == nil {
 		return
 	}
-	if again := w.Waits(&w.view); again > 0 {
-		w.due = time.Now().Add(again)
+	if again := w.Waits(&w.progress.view); again > 0 {
+		w.progress.due = time.Now().Add(again)
 	}
 }
 
 // mayLook reports whether the store may be asked now.
 func (w *waiter) mayLook() bool {
-	pause, place := max(lookPause, lookByCost*w.cost), w.place.Load()
+	pause, place := max(lookPause, lookByCost*w.progress.cost), w.attempt.place.Load()
 	if place > farPlace {
 		if w.Store.IsNetworked {
 			return false
 		}
 		pause = max(pause, time.Duration(place)*lookByPlace)
 	}
-	return time.Since(w.lookedAt) >= pause
+	return time.Since(w.progress.lookedAt) >= pause
 }
 
 // look starts a look at the store. It ends with the attempt at the latest.
 func (w *waiter) look() {
-	ctx, cancel := context.WithTimeout(w.ctx, lookLimit)
+	ctx, cancel := context.WithTimeout(w.attempt.ctx, lookLimit)
 	began, looks := time.Now(), make(chan look, 1)
-	w.looks, w.lookedAt = looks, began
+	w.progress.looks, w.progress.lookedAt = looks, began
 	r, l := w.current(), look{}
 	id := r.Ref.ID
 	go func() {
@@ -173,13 +173,13 @@ func (w *waiter) endProgress(awaitLook bool) {
 	if !w.isQueuedNoted {
 		return
 	}
-	if awaitLook && w.looks != nil {
+	if awaitLook && w.progress.looks != nil {
 		select {
-		case <-w.looks:
+		case <-w.progress.looks:
 		case <-time.After(lookLimit): // the store is over a network, where a look keeps nobody out
 		}
 	}
-	w.due, w.looks = time.Time{}, nil // the result of a look under way is dropped
+	w.progress.due, w.progress.looks = time.Time{}, nil // the result of a look under way is dropped
 	if w.Waits != nil {
 		w.Waits(nil)
 	}

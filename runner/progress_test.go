@@ -54,9 +54,9 @@ func waitsAt(place int, store locks.Store, report func(*Waiting) time.Duration) 
 		attempt: &attempt{},
 	}
 	ticket := locks.Ticket(queuedTicket{})
-	w.queued.Store(&ticket)
-	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.place.Store(int64(place))
+	w.attempt.queued.Store(&ticket)
+	w.attempt.ctx, w.attempt.cancel = context.WithCancel(context.Background())
+	w.attempt.place.Store(int64(place))
 	return w
 }
 
@@ -80,7 +80,7 @@ func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		r.cancel()
+		r.attempt.cancel()
 		r.endProgress(true)
 		synctest.Wait()
 	})
@@ -155,17 +155,17 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 		w := waitsAt(1, s, func(*Waiting) time.Duration { return time.Second })
 		w.noteQueued()
 		time.Sleep(time.Second)
-		if err := w.updateProgress(); err != nil || w.looks == nil {
+		if err := w.updateProgress(); err != nil || w.progress.looks == nil {
 			t.Fatal("there is no look", err)
 		}
-		w.cancel()
+		w.attempt.cancel()
 		w.endProgress(true)
 		time.Sleep(time.Minute)
 		w.isQueuedNoted = false
-		w.place.Store(2)
+		w.attempt.place.Store(2)
 		w.noteQueued()
-		if err := w.updateProgress(); err != nil || w.view.Place != 2 || len(w.view.Holders) != 0 {
-			t.Errorf("%+v, %v", w.view, err)
+		if err := w.updateProgress(); err != nil || w.progress.view.Place != 2 || len(w.progress.view.Holders) != 0 {
+			t.Errorf("%+v, %v", w.progress.view, err)
 		}
 		w.endProgress(true)
 	})

@@ -201,11 +201,11 @@ func (s *supervisor) wait() *Outcome {
 	w := &waiter{Run: s.Run, began: s.began, watchdog: s.watchdog, status: s.status}
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
-	s.pendingSignals, s.waitedFor = w.pendingSignals, w.waitedFor
+	s.pendingSignals, s.waitedFor = w.pendingSignals, w.progress.waitedFor
 	if failed != nil {
 		failed.Unreachable = failed.Kind == Refused && errors.As(failed.Err, new(*locks.OutageError))
 	}
-	unavailable := failed != nil && failed.Unreachable && !w.hasTurn.Load()
+	unavailable := failed != nil && failed.Unreachable && !w.attempt.hasTurn.Load()
 	switch {
 	case unavailable && s.Unavailable == Skip:
 		return &Outcome{Kind: Busy, Err: failed.Err, Unreachable: true}
@@ -218,10 +218,10 @@ func (s *supervisor) wait() *Outcome {
 	case failed != nil:
 		return failed
 	}
-	s.lease, s.later = lease, w.later
+	s.lease, s.later = lease, w.attempt.later
 	grants := grantsOf(lease)
 	for i := w.turn; i < len(grants); i++ {
-		w.logGrant(w.names()[i], grants[i])
+		w.logGrant(w.attempt.names()[i], grants[i])
 	}
 	return nil
 }

@@ -152,10 +152,10 @@ func TestAnsweredAtTheLastMoment(t *testing.T) {
 		isQueued := answer == context.Canceled
 		if isQueued {
 			ticket := locks.Ticket(queuedTicket{})
-			w.queued.Store(&ticket)
-			w.hasTurn.Store(true)
+			w.attempt.queued.Store(&ticket)
+			w.attempt.hasTurn.Store(true)
 		}
-		close(w.ended)
+		close(w.attempt.ended)
 		if _, failed := w.timedOut(); failed == nil || failed.Kind != want || !isQueued && failed.Err != answer {
 			t.Errorf("outcome %+v, want kind %s: %v", failed, want, answer)
 		}
@@ -185,10 +185,10 @@ func (l grantedLease) Evicted() error {
 // A run that is evicted while it joins says so, also if the machine is too busy to end the attempt at once.
 func TestEvictedWhileItJoins(t *testing.T) {
 	w := &waiter{Run: testRun(t, local.New(t.TempDir()), "true"), attempt: &attempt{ended: make(chan struct{})}}
-	w.cancel = func() {
+	w.attempt.cancel = func() {
 		time.AfterFunc(2*leaveLimit, func() {
-			w.err = &locks.EvictedError{By: "a test"}
-			close(w.ended)
+			w.attempt.err = &locks.EvictedError{By: "a test"}
+			close(w.attempt.ended)
 		})
 	}
 	if o := w.interrupted(unix.SIGTERM); !errors.As(o.Err, new(*locks.EvictedError)) {
@@ -202,7 +202,7 @@ func TestEvictedBeforeItKnew(t *testing.T) {
 	w := &waiter{Run: r, attempt: &attempt{
 		cancel: func() {}, ended: make(chan struct{}), lease: grantedLease{released: new(bool)},
 	}}
-	close(w.ended)
+	close(w.attempt.ended)
 	if o := w.interrupted(unix.SIGTERM); !errors.As(o.Err, new(*locks.EvictedError)) {
 		t.Errorf("outcome %+v, want that it was evicted", o)
 	}

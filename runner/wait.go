@@ -51,7 +51,8 @@ type waiter struct {
 	unwanted func() *Outcome // checked at every wake-up; an outcome ends the waiting; may be nil
 
 	startsAt time.Time // when the attempt asks the store
-	*attempt
+	attempt  *attempt  // the present attempt; another one begins after suspend
+
 	turn           int                    // the number of names that the run holds, as far as golock has noticed
 	keeper         *renewal.Renewer       // renews the slots of these names; nil if they need no renewal
 	kept           *leases                // what the keeper renews
@@ -59,7 +60,7 @@ type waiter struct {
 	warned         bool                   // golock has warned of what makes the waiting slower
 	pendingSignals []syscall.Signal       // signals for the command that came while the run waited
 	made           atomic.Pointer[string] // the path of a directory that the store had to make; nil if there is none
-	progress
+	progress       progress
 }
 
 // wait returns the lease, or how the run failed.
@@ -78,7 +79,7 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 	}
 	w.begin(pause)
 	if w.Wait > 0 {
-		w.view.Until = w.startsAt.Add(w.Wait)
+		w.progress.view.Until = w.startsAt.Add(w.Wait)
 	}
 	defer func() { w.finish(lease != nil) }()
 	for {
@@ -92,7 +93,7 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 			return nil, failed
 		}
 		select {
-		case <-w.ended:
+		case <-w.attempt.ended:
 			return w.received()
 		default:
 		}
@@ -110,7 +111,7 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 		w.makeReady()
 		w.Relay.WakeAt(int64(w.keepAt()))
 		deadline := w.waitEnds()
-		sig, hasCome := w.Relay.Next(untilFirst(deadline, w.due))
+		sig, hasCome := w.Relay.Next(untilFirst(deadline, w.progress.due))
 		if !hasCome && !deadline.IsZero() && !time.Now().Before(deadline) {
 			return w.timedOut()
 		}
@@ -125,7 +126,7 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 func (w *waiter) finish(hasLease bool) {
 	w.noteMade() // the store may have made the directory after the last look
 	w.endProgress(false)
-	w.cancel()
+	w.attempt.cancel()
 	w.stopKeeping()
 	if !hasLease {
 		w.dropHeld()
@@ -138,10 +139,10 @@ func (w *waiter) finish(hasLease bool) {
 // waitEnds returns when the waiting ends, or zero if it has no limit. As long as the attempt has not
 // queued, tryLimit can be longer than --wait.
 func (w *waiter) waitEnds() time.Time {
-	if w.Wait > 0 && !w.hasTurn.Load() {
+	if w.Wait > 0 && !w.attempt.hasTurn.Load() {
 		return w.startsAt.Add(max(w.Wait, w.tryLimit()))
 	}
-	return w.view.Until
+	return w.progress.view.Until
 }
 
 // untilFirst returns the time until the first of the given times. A zero time does not count.
@@ -182,7 +183,7 @@ func (w *waiter) noteMade() {
 // is far back in the queue, it ends them again. It drops errors, because they come again when the
 // command starts.
 func (w *waiter) makeReady() {
-	at := w.place.Load()
+	at := w.attempt.place.Load()
 	// A run that holds slots keeps its watchdog, which gives them back if golock is killed.
 	isFar := w.turn == 0 && w.isQueuedNoted && (at == 0 || at > nearPlaces)
 	if time.Now().Before(w.startsAt) || isFar {
@@ -197,7 +198,7 @@ func (w *waiter) makeReady() {
 // noteQueued reports once that the attempt has queued.
 func (w *waiter) noteQueued() {
 	w.sayReplaced()
-	if w.isQueuedNoted || w.queued.Load() == nil {
+	if w.isQueuedNoted || w.attempt.queued.Load() == nil {
 		return
 	}
 	w.isQueuedNoted = true
@@ -205,13 +206,13 @@ func (w *waiter) noteQueued() {
 	if w.Waits == nil && !w.NotesHolders {
 		return
 	}
-	if w.view.Began.IsZero() {
-		w.view.Began = time.Now()
-		w.lookedAt = w.view.Began.Add(-lookPause)
+	if w.progress.view.Began.IsZero() {
+		w.progress.view.Began = time.Now()
+		w.progress.lookedAt = w.progress.view.Began.Add(-lookPause)
 	}
-	w.view.Name = w.current().Name
+	w.progress.view.Name = w.current().Name
 	w.reportProgress()
-	if w.NotesHolders && len(w.waitedFor) == 0 && w.looks == nil && w.mayLook() {
+	if w.NotesHolders && len(w.progress.waitedFor) == 0 && w.progress.looks == nil && w.mayLook() {
 		w.look()
 	}
 }
@@ -227,20 +228,20 @@ func (w *waiter) warnOfWaiting() {
 // received takes the result of an attempt that has ended by itself.
 func (w *waiter) received() (locks.Lease, *Outcome) {
 	w.sayReplaced()
-	if w.err != nil {
+	if w.attempt.err != nil {
 		w.dropHeld()
-		return nil, w.refusal(w.err)
+		return nil, w.refusal(w.attempt.err)
 	}
-	if term := w.lease.Term(); term.Ends() && locks.BootTime() >= term.End() {
-		out := w.tooLate(w.lease, errTooLate)
-		w.release(w.lease, true, 0)()
+	if term := w.attempt.lease.Term(); term.Ends() && locks.BootTime() >= term.End() {
+		out := w.tooLate(w.attempt.lease, errTooLate)
+		w.release(w.attempt.lease, true, 0)()
 		return nil, out
 	}
-	return w.lease, nil
+	return w.attempt.lease, nil
 }
 
 func (w *waiter) sayReplaced() {
-	for _, e := range w.replaced.take() {
+	for _, e := range w.attempt.replaced.take() {
 		w.Say("replaced " + e.Holder())
 	}
 }
@@ -248,10 +249,10 @@ func (w *waiter) sayReplaced() {
 // giveUp ends the attempt and waits for its result, at most for limit. Either the place in the
 // queue is then gone, or the slot was granted just before.
 func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
-	w.cancel()
+	w.attempt.cancel()
 	select {
-	case <-w.ended:
-		return w.lease, w.err
+	case <-w.attempt.ended:
+		return w.attempt.lease, w.attempt.err
 	case <-time.After(limit):
 		return nil, nil
 	}
@@ -261,7 +262,7 @@ func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 // the place in the queue was evicted. leave reads the eviction first, because others may use the
 // record once the run has given up.
 func (w *waiter) leave(limit time.Duration) (evicted error) {
-	evicted = w.evicted()
+	evicted = w.attempt.evicted()
 	lease, err := w.giveUp(limit)
 	switch {
 	case lease != nil:
@@ -284,7 +285,7 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	switch {
 	case lease != nil, !cancelled, errors.As(err, new(*locks.OutageError)):
 		return w.received() // the slot was granted just in time
-	case !w.hasTurn.Load() && w.Store.IsNetworked:
+	case !w.attempt.hasTurn.Load() && w.Store.IsNetworked:
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}
 	w.dropHeld()
@@ -294,7 +295,7 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 // ignores reports whether a signal has no effect because the caller ignores it. TERM after an
 // eviction has an effect.
 func (w *waiter) ignores(sig syscall.Signal) bool {
-	if sig == unix.SIGTERM && w.evicted() != nil {
+	if sig == unix.SIGTERM && w.attempt.evicted() != nil {
 		return false
 	}
 	return w.Relay.Ignored(sig)
@@ -317,7 +318,7 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 // process in the queue would hold up all waiters behind it, so suspend first waits for the end of
 // the attempt.
 func (w *waiter) suspend() *Outcome {
-	w.stopsSoon.Store(true)
+	w.attempt.stopsSoon.Store(true)
 	if err := w.leave(math.MaxInt64); err != nil {
 		return w.refusal(err)
 	}
