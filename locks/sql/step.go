@@ -389,25 +389,3 @@ func (t *step) insertName() string {
 		" VALUES ('%s','','%c','%s','%s','%s',%d,%d,%d,'%s',%d,%d)", t.store.table, t.q.key, nameRow,
 		escape(n.name, maxInfo), n.epoch, n.servers, n.quarantine, n.counter, n.turn, n.low, n.late, n.moved)
 }
-
-// canWake reports whether this client can wake a waiter. It cannot if the waiter asked last before the server
-// was started: its connection has ended since.
-func (t *step) canWake(w *row) bool {
-	return t.sameAccount(w) && w.ends-micros(w.ttl) >= t.v.start
-}
-
-// sameAccount reports whether this client and that of an entry can wake each other. Without
-// notifications that takes the same server and account; an account of MySQL includes a host.
-func (t *step) sameAccount(r *row) bool {
-	return r.login == t.v.login || t.store.dialect.Notifies
-}
-
-// canBeWoken reports whether all holders, and all waiters before a waiter, can wake it.
-func (t *step) canBeWoken(ahead int) bool {
-	if t.v.now < t.v.start || ahead >= t.store.abilities().Wakes {
-		return false
-	}
-	other := func(r row) bool { return !t.sameAccount(&r) }
-	return !slices.ContainsFunc(t.v.holders, other) &&
-		!slices.ContainsFunc(t.v.front[:min(ahead, len(t.v.front))], other)
-}

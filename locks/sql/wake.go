@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,4 +77,26 @@ func (c *session) asleep(ctx context.Context, key string, sleepers []string) (st
 		still = append(still, f[0])
 	}
 	return still, nil
+}
+
+// canWake reports whether this client can wake a waiter. It cannot if the waiter asked last before the server
+// was started: its connection has ended since.
+func (t *step) canWake(w *row) bool {
+	return t.sameAccount(w) && w.ends-micros(w.ttl) >= t.v.start
+}
+
+// sameAccount reports whether this client and that of an entry can wake each other. Without
+// notifications that takes the same server and account; an account of MySQL includes a host.
+func (t *step) sameAccount(r *row) bool {
+	return r.login == t.v.login || t.store.dialect.Notifies
+}
+
+// canBeWoken reports whether all holders, and all waiters before a waiter, can wake it.
+func (t *step) canBeWoken(ahead int) bool {
+	if t.v.now < t.v.start || ahead >= t.store.abilities().Wakes {
+		return false
+	}
+	other := func(r row) bool { return !t.sameAccount(&r) }
+	return !slices.ContainsFunc(t.v.holders, other) &&
+		!slices.ContainsFunc(t.v.front[:min(ahead, len(t.v.front))], other)
 }
