@@ -102,12 +102,12 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 		if renewer != nil {
 			renewer.Step()
 			h.Relay.WakeAt(int64(renewer.WakeAt()))
-			if renewer.Final { // else a late renewal may put the slot back
+			if renewer.Final { // before that, a late renewal may put the slot back
 				return &Outcome{Kind: Lost, Err: renewer.Lost}
 			}
 		}
 		sig, _ := h.Relay.Next(-1)
-		// One that the caller ignored does nothing: the caller, which got it too, goes on with the slot.
+		// A signal that the caller ignores does nothing: the caller, which got it too, goes on with the slot.
 		isIgnored := h.Relay.Ignored(sig) && lease.Evicted() == nil
 		if sig == unix.SIGTERM && !isIgnored {
 			return &Outcome{Kind: Interrupted, Signal: sig}
@@ -115,7 +115,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 	}
 }
 
-// unwanted is the outcome if nobody wants the slot any more.
+// unwanted returns an outcome if nobody wants the slot any more, or nil.
 func (h *Holder) unwanted() *Outcome {
 	if fault := h.fault.Load(); fault != nil {
 		return &Outcome{Kind: Fault, Err: *fault}
