@@ -44,7 +44,7 @@ func TestManualIsWellFormed(t *testing.T) {
 	for _, line := range []string{
 		"golock run --name gpu --max 4 -- sh -c 'CUDA_VISIBLE_DEVICES=$GOLOCK_SLOT exec train'",
 		"golock break --id $(golock ls --json deploy | jq -r '.[0].id')",
-		"*/5 * * * * golock run --name sync -n -E 0 -- /usr/local/bin/sync",
+		"*/5 * * * * golock run --name sync -n -E 0 --time-limit 1h -- /usr/local/bin/sync-accounts",
 	} {
 		if !strings.Contains(plain, line) {
 			t.Errorf("golock(1) does not show %q", line)

@@ -359,8 +359,9 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 	hold := r.Request.Hold
 	err := lease.Release(context.Background())
 	var evictErr error
-	if hold > 0 && unused && !failed(err) { // only a store with a queue has holds
-		evictErr = r.endHolds(grantsOf(lease))
+	grants := grantsOf(lease)
+	if hold > 0 && unused && (!failed(err) || len(grants) > 1) { // only a store with a queue has holds
+		evictErr = r.endHolds(grants)
 	}
 	return func() {
 		switch {

@@ -142,14 +142,18 @@ func (l *leases) Release(ctx context.Context) error {
 }
 
 // Term implements locks.Lease. The term ends when the first of the leases does, and has the shortest TTL, so
-// that every lease is renewed often enough.
+// that every lease is renewed often enough. Its distance is that of the slowest renewal.
 func (l *leases) Term() locks.Term {
 	var ttl time.Duration
 	var end locks.Instant
+	var farthest locks.Distance
 	for _, one := range l.all {
 		term := one.Term()
 		if !term.Ends() {
 			continue
+		}
+		if term.Distance.Renewal() > farthest.Renewal() {
+			farthest = term.Distance
 		}
 		if ttl == 0 {
 			ttl, end = term.TTL, term.End()
@@ -160,7 +164,7 @@ func (l *leases) Term() locks.Term {
 		return locks.Term{}
 	}
 	whole := locks.Term{TTL: ttl}.End().Sub(0)
-	return locks.Term{Asked: end.Add(-whole), TTL: ttl}
+	return locks.Term{Asked: end.Add(-whole), TTL: ttl, Distance: farthest}
 }
 
 // Renew implements locks.Lease.

@@ -96,6 +96,9 @@ func (s *supervisor) beginHolds() *Outcome {
 	case errors.As(err, new(*locks.EvictedError)):
 		return s.lostBefore(Busy, takenBack(err))
 	}
+	if errors.Is(err, locks.ErrLost) {
+		err = errors.New(err.Error()) // no command has lost its slot
+	}
 	return s.lostBefore(Refused, fmt.Errorf("its hold cannot begin: %w", err))
 }
 

@@ -157,7 +157,7 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 // keepable returns the lease. If the store is so far away that the lease would be lost, keepable gives it
 // back and returns an error. A few more answers show whether the store was only busy.
 func (t *Ticket) keepable(ctx context.Context) (locks.Lease, error) {
-	const answers = 2
+	const answers = 3 // as many fast round trips outweigh slow ones (network.Trips)
 	for range answers {
 		if !t.lease.Term().IsTooFar() {
 			return t.lease, nil

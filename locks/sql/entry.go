@@ -16,7 +16,8 @@ import (
 // A holder's connection stays open while somebody waits, or while at most half of the server's are in use, so
 // that the slot is renewed and handed on without connecting first. Otherwise it is open for a moment after
 // the grant and each renewal: most short commands have ended by then. Of many holders of one name none
-// keeps it. It also stays open if the server is so far away that connecting would take most of an attempt.
+// keeps it. If connecting would take most of an attempt, as the server is so far away, it stays open while the
+// server has room.
 type entry struct {
 	session
 	ref locks.Ref
@@ -65,7 +66,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		}
 		isDone, doubtful := false, false
 		if step == queue.Release {
-			isDone, doubtful = e.handOver(ctx, &a)
+			isDone, doubtful = e.tryHandOver(ctx, limit, &a)
 		}
 		if isDone {
 			return nil
@@ -93,7 +94,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		isFar := e.isFar()
 		switch {
 		case a.Verdict == queue.Granted, a.Verdict == queue.Held && (t.hasFewHolders() || isFar):
-			e.keepOpen(t.hasFewHolders() || isFar, t.hasWaiters() || isFar)
+			e.keepOpen(t.hasFewHolders() || isFar, t.hasFewHolders() && t.hasWaiters())
 		case step.Renews():
 			e.closeConn()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"golock/locks"
 	"golock/locks/lease"
@@ -46,6 +47,15 @@ type Release struct {
 	Most   int64  // the largest counter of the name to which the numbers of a step can be added
 }
 
+// tryHandOver is handOver within a third of an attempt: if the network has dropped the connection, which nobody
+// has used since the last renewal, the rest is enough to connect and to make the step.
+func (e *entry) tryHandOver(ctx context.Context, limit time.Duration, a *lease.Answer) (done, doubtful bool) {
+	const trips = 4
+	ctx, cancel := context.WithTimeout(ctx, max(limit/3, trips*e.store.distance().Trip))
+	defer cancel()
+	return e.handOver(ctx, a)
+}
+
 // handOver tries to release the slot in one round trip. If done is false, a step must release it. doubtful
 // means that the slot may have been released all the same.
 func (e *entry) handOver(ctx context.Context, a *lease.Answer) (done, doubtful bool) {
@@ -56,12 +66,15 @@ func (e *entry) handOver(ctx context.Context, a *lease.Answer) (done, doubtful b
 	}
 	text := e.store.dialect.Release(e.releaseText())
 	answers, gone, err := c.conn.Release(ctx, text)
-	var isDone bool
-	var woken int64
-	if err == nil {
-		isDone, woken, err = readRelease(answers)
-	}
+	isDone, woken, unreadable := readRelease(answers)
 	if err != nil {
+		c.closeConn()
+		if isDone && woken != 0 { // the offer may stand, and its wake-up have failed
+			c.wake(ctx, &e.question, []string{fmt.Sprint(woken)}, false)
+		}
+		return false, true
+	}
+	if unreadable != nil {
 		c.closeConn()
 		return false, true
 	}

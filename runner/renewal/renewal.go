@@ -214,6 +214,9 @@ func (r *Renewer) answered(a answer) {
 			left := r.Term.End().Sub(r.clock())
 			r.log(true, "the slot cannot be renewed at the moment", "error", a.err, "left", left)
 		}
+		if term := r.lease.Term(); term.End() > r.Term.End() { // one of several leases was not renewed, and is not the first to end
+			r.Term = term
+		}
 		r.warnOfDistance()
 		r.failure = a.err
 		r.next = r.clock().Add(retryPause(r.Term.TTL))

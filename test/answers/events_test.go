@@ -13,13 +13,15 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
+	"golock/locks/locktest/server"
 	"golock/locks/redis/redistest"
 	"golock/test/testkit"
 )
 
 // runsOfEvents are shell commands that together log every event, all at the same time. $run is golock run
-// with -v, $local and $mkdir are stores. Behind $unsteady the first renewals and all releases fail, behind
+// with -v, $local and $mkdir are stores, $far is one whose renewals take a third of the TTL. Behind $unsteady the first renewals and all releases fail, behind
 // $stubborn the evictions, and behind $messy what comes after the second release.
 const runsOfEvents = `
 export GOLOCK_LOG_FORMAT=json
@@ -41,6 +43,7 @@ each $run --store $mkdir-2 --name lost --ttl 5s --on-lost warn -- sh -c 'rm -r m
 each $run --store redis://127.0.0.1:1 --name out --wait 0.1 --on-unavailable run -- true
 each $run --store $unsteady --name unsteady --ttl 10s -- sh -c 'until grep -q "answers again" log; do sleep 0.5; done'
 each $run --store $stubborn --name stubborn --hold 1m -- /no/such/command
+each $run --store $far --name far --ttl 3s -- sh -c 'until grep -q "too far away" log; do sleep 0.5; done'
 each golock check --store $messy --loops 2 --children 2
 each $run --store $local --name closed --exec -- bash -c 'for fd in {3..63}; do eval "exec $fd>&-"; done; golock ls --json --store $local closed'
 cp "$(command -v setpriv)" as-root
@@ -105,6 +108,7 @@ func TestEveryEventIsLogged(t *testing.T) {
 		}
 		return redistest.Pass
 	})
+	far := server.NewFarProxy(t, redistest.Shared(t).Addr(), server.Way{Delay: 300 * time.Millisecond})
 	for _, dir := range []string{"mkdir", "mkdir-2"} {
 		testkit.Must(t, os.Mkdir(s.Path(dir), 0o700))
 	}
@@ -115,7 +119,7 @@ func TestEveryEventIsLogged(t *testing.T) {
 	s.Eventually("it has left the queue", func() bool { return strings.Contains(s.Read("log"), "left the queue") })
 	holder.Finish()
 	s.Exec("sh", "-c", runsOfEvents).Setenv("local="+s.Store, "mkdir=mkdir://"+s.Path("mkdir"), "unsteady="+unsteady.URL(),
-		"stubborn="+stubborn.URL(), "messy="+messy.URL()).Run().Expect(t, 0)
+		"stubborn="+stubborn.URL(), "messy="+messy.URL(), "far=redis://"+far.Addr()+"?quarantine=0").Run().Expect(t, 0)
 
 	documented, logged := documentedEvents(t), loggedEvents(t, s.Read("log"))
 	for event, keys := range documented {
