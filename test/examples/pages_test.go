@@ -38,7 +38,9 @@ func pageSandbox(t *testing.T) (*testkit.Sandbox, *strings.Replacer) {
 	s.Script("bin/make", "#!/bin/sh\nfor f; do [ \"$f\" != site.new ] || echo new >\"$f\"; done\n")
 	s.Script("bin/runitor", "#!/bin/sh\n[ \"$1\" = -uuid ] && shift 3 && exec \"$@\"\n")
 	s.Script("bin/sudo", "#!/bin/sh\nexec \"$@\"\n")
-	s.Script("apply", "#!/bin/sh\n")
+	for _, program := range []string{"apply", "reindex", "report"} {
+		s.Script(program, "#!/bin/sh\n")
+	}
 	testkit.Must(t, os.Mkdir(s.Path("log"), 0o755))
 	return s, strings.NewReplacer(
 		"GOLOCK_STORE_FILE=/etc/golock.store\n", "", // TestReadmeCrontab has one
@@ -67,7 +69,7 @@ func TestPages(t *testing.T) {
 	s, in := pageSandbox(t)
 	t.Run("shell", func(t *testing.T) {
 		for page, least := range map[string]int{"docs/guide.md": 8, "docs/runbook.md": 7, "docs/operations.md": 1, "docs/choosing.md": 1} {
-			script, all := "set -e\nexport TZ=Asia/Kolkata\nid=$(golock acquire --name held --for none --ttl 5m)\n", blocks(t, page, "sh")
+			script, all := "set -e\nexport TZ=Asia/Kolkata\nid=$(golock acquire --name held --max 9 --for none --ttl 5m)\n", blocks(t, page, "sh")
 			if len(all) < least {
 				t.Errorf("%s has only %d blocks of shell", page, len(all))
 			}
