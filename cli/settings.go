@@ -113,7 +113,7 @@ func readAddress(v *config.Values) (a address, err error) {
 		return a, err
 	}
 	if _, both := v.Given("store"); both {
-		return a, v.Errorf("store-file", "cannot be combined with --store")
+		return a, v.Conflict("store-file", "store", "")
 	}
 	a.key = "store-file"
 	path := v.Text(a.key)

@@ -61,11 +61,11 @@ func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 	_, hasMax := v.Given("max")
 	switch {
 	case shared && exclusive:
-		v.Fail("shared", "cannot be combined with --exclusive")
+		v.Reject(v.Conflict("shared", "exclusive", ""))
 	case shared && hasMax:
-		v.Fail("shared", "cannot be combined with --max: a shared lock with a limit is --max N alone")
+		v.Reject(v.Conflict("shared", "max", ": a shared lock with a limit is --max N alone"))
 	case exclusive && hasMax:
-		v.Fail("exclusive", "cannot be combined with --max")
+		v.Reject(v.Conflict("exclusive", "max", ""))
 	case shared:
 		limit = 0
 	}
@@ -98,7 +98,7 @@ func readWait(v *config.Values, run *runner.Run) {
 	_, isGiven := v.Given("wait")
 	switch {
 	case noWait && run.Wait > 0:
-		v.Fail("no-wait", "cannot be combined with --wait")
+		v.Reject(v.Conflict("no-wait", "wait", ""))
 	case !noWait && !isGiven:
 		run.Wait = -1
 	}

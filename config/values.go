@@ -107,6 +107,13 @@ func (v *Values) Errorf(key, format string, args ...any) error {
 	return &Error{source, err.Error(), errors.Unwrap(err)}
 }
 
+// Conflict makes an *Error about two settings that cannot be combined. It names the sources of both; why is
+// the rest of the sentence, or empty.
+func (v *Values) Conflict(key, other, why string) error {
+	source, _ := v.Given(other)
+	return v.Errorf(key, "cannot be combined with %v%s", source, why)
+}
+
 // Err returns the first mistake that Fail or Reject has recorded.
 func (v *Values) Err() error { return v.err }
 

@@ -263,12 +263,12 @@ func stateOf(e locks.Entry) string {
 	return string(e.State)
 }
 
-// endOf returns the time until a hold ends or a lease expires.
+// endOf returns the time until an entry ends by itself: its lease expires, or its hold, whichever is later.
 func endOf(e locks.Entry) string {
 	switch {
 	case e.Ended: // the column STATE shows the end
 	case !e.HeldTill.IsZero():
-		return max(time.Until(e.HeldTill), 0).Truncate(time.Second).String()
+		return max(time.Until(e.HeldTill), e.Expires, 0).Truncate(time.Second).String()
 	case e.TTL > 0:
 		return max(e.Expires, 0).Truncate(time.Second).String()
 	}

@@ -27,6 +27,7 @@ func some() (all []locks.Entry) {
 		case 1:
 			e.Name, e.Command = strings.Repeat("n", 255), nil
 		case 2:
+			e.HeldTill = now.Add(time.Second) // before the lease ends
 			e.Name, e.Command = "日本語の名前", []string{"日本語", strings.Repeat("語", 60)}
 		case 3:
 			e.Claim.Weight, e.Claim.Priority = 2, -3
@@ -66,7 +67,7 @@ func TestTableFits(t *testing.T) {
 			}
 		}
 		if width >= 160 {
-			for i, want := range map[int]string{0: "POS  SLOT  MAX  WEIGHT  PRIORITY  PID", 1: "  -      deploy@build-7", 4: "27s", 8: "?"} {
+			for i, want := range map[int]string{0: "POS  SLOT  MAX  WEIGHT  PRIORITY  PID", 1: "  -      deploy@build-7", 3: "27s", 4: "27s", 8: "?"} {
 				if !strings.Contains(lines[i], want) {
 					t.Errorf("width %d: no %s in %q", width, want, lines[i])
 				}

@@ -29,6 +29,7 @@ func pageSandbox(t *testing.T) (*testkit.Sandbox, *strings.Replacer) {
 	url := redistest.StoreURL(t)
 	s := sandbox(t, "", url)
 	s.Write("store", url+"\n")
+	s.Write("old.store", "local://"+s.Path("old")+"\n")
 	s.Write("nightly.new", "#!/bin/sh\n")
 	for _, program := range []string{"train", "report", "load", "big", "build", "deploy", "job", "nightly", "sync-accounts",
 		"make-backup", "reindex-host", "curl"} {
@@ -37,11 +38,14 @@ func pageSandbox(t *testing.T) (*testkit.Sandbox, *strings.Replacer) {
 	s.Script("bin/make", "#!/bin/sh\nfor f; do [ \"$f\" != site.new ] || echo new >\"$f\"; done\n")
 	s.Script("bin/runitor", "#!/bin/sh\n[ \"$1\" = -uuid ] && shift 3 && exec \"$@\"\n")
 	s.Script("bin/sudo", "#!/bin/sh\nexec \"$@\"\n")
-	s.Script("apply", "#!/bin/sh\n")
+	for _, program := range []string{"apply", "reindex", "report"} {
+		s.Script(program, "#!/bin/sh\n")
+	}
 	testkit.Must(t, os.Mkdir(s.Path("log"), 0o755))
 	return s, strings.NewReplacer(
 		"GOLOCK_STORE_FILE=/etc/golock.store\n", "", // TestReadmeCrontab has one
-		"/etc/golock.store", s.Path("store"),
+		"/etc/golock.store", s.Path("store"), "/etc/golock.old", s.Path("old.store"), "/etc/golock.new", s.Path("store"),
+		"--store-file FILE", "--store-file "+s.Path("store"),
 		"postgres://shop@db.example/shop", url,
 		"GOLOCK_STORE=redis://locks.example.net", "GOLOCK_STORE="+url,
 		"flock:///run/lock", "flock://"+s.Dir,
@@ -52,8 +56,9 @@ func pageSandbox(t *testing.T) (*testkit.Sandbox, *strings.Replacer) {
 		"PATH=/usr/local/bin:/usr/bin:/bin\n", "",
 		"jitter 10s", "jitter 0.1s",
 		"golock ls nightly --watch", "{ timeout --preserve-status -s INT 1 golock ls nightly --watch || [ $? = 130 ]; }",
-		"golock acquire --name sync --priority 99 --for none --ttl 2h --note \"upgrade\"",
-		"id=$(golock acquire --name sync --priority 99 --for none --ttl 2h --note \"upgrade\")",
+		"golock acquire --name sync -x --hold 0 --priority 99 --for none --ttl 2h --note \"upgrade\"",
+		"id=$(golock acquire --name sync -x --hold 0 --priority 99 --for none --ttl 2h --note \"upgrade\")",
+		"-- sleep 2h", "-- true",
 		"--kill 20", "--loops 4",
 	)
 }
@@ -64,7 +69,7 @@ func TestPages(t *testing.T) {
 	s, in := pageSandbox(t)
 	t.Run("shell", func(t *testing.T) {
 		for page, least := range map[string]int{"docs/guide.md": 8, "docs/runbook.md": 7, "docs/operations.md": 1, "docs/choosing.md": 1} {
-			script, all := "set -e\nURL=$GOLOCK_STORE OLD_STORE=local://$PWD/old NEW_STORE=$GOLOCK_STORE\n", blocks(t, page, "sh")
+			script, all := "set -e\nexport TZ=Asia/Kolkata\nid=$(golock acquire --name held --max 9 --for none --ttl 5m)\n", blocks(t, page, "sh")
 			if len(all) < least {
 				t.Errorf("%s has only %d blocks of shell", page, len(all))
 			}
