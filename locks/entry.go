@@ -53,14 +53,18 @@ type Entry struct {
 // nobody else can be seen dead.
 func (e Entry) HasNoProcess() bool { return e.Unkept && e.State == Holding && !e.Ended }
 
-// LeaseEnd is when the slot is free unless its lease is renewed, on this host's clock. The entry may have been
-// read some time ago.
+// LeaseEnd is when the slot is free unless its lease is renewed, on this host's clock. A hold may last longer
+// than the lease. The entry may have been read some time ago.
 func (e Entry) LeaseEnd() time.Time {
 	read := time.Now()
 	if e.HasAge {
 		read = e.Since.Add(e.Age)
 	}
-	return read.Add(e.Expires).Round(time.Second)
+	end := read.Add(e.Expires)
+	if e.HeldTill.After(end) {
+		end = e.HeldTill
+	}
+	return end.Round(time.Second)
 }
 
 // SetAge sets how long an entry has held or waited, as the clock of the store tells it: two wall clocks

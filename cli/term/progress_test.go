@@ -19,6 +19,8 @@ func TestWaitingText(t *testing.T) {
 	hidden := locks.Entry{State: locks.Holding}
 	ended := locks.Entry{State: locks.Holding, PID: 1, Ended: true, HeldTill: now}
 	unkept := locks.Entry{State: locks.Holding, Unkept: true, PID: 1, Host: "h", User: "root", Note: "upgrade", HasAge: true, Since: now, Expires: time.Hour}
+	longHold := unkept
+	longHold.HeldTill = now.Add(2 * time.Hour)
 	for _, c := range []struct {
 		w    runner.Waiting
 		want string
@@ -32,6 +34,7 @@ func TestWaitingText(t *testing.T) {
 		{runner.Waiting{Name: "a", Began: now, Pause: "the server has restarted"}, `waiting for "a": the server has restarted`},
 		{runner.Waiting{Name: "a", Began: now, Place: 111, Holders: []locks.Entry{ended}}, `waiting for "a": 111th in line, held by pid 1 until ` + locks.ClockTime(now) + `, which has ended`},
 		{runner.Waiting{Name: "a", Began: now, Until: now, Holders: []locks.Entry{unkept}}, `waiting for "a": held by root@h without a process until ` + locks.ClockTime(now.Add(time.Hour).Round(time.Second)) + `, note "upgrade"`},
+		{runner.Waiting{Name: "a", Began: now, Holders: []locks.Entry{longHold}}, `waiting for "a": held by root@h without a process until ` + locks.ClockTime(now.Add(2*time.Hour)) + `, note "upgrade"`},
 	} {
 		if got := waitingText(&c.w, now, 0); got != c.want {
 			t.Errorf("%s\nwant\n%s", got, c.want)
