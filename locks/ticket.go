@@ -48,7 +48,8 @@ type Lease interface {
 	// Renew prolongs a lease that ends by its TTL, in one attempt that ctx bounds. If the store
 	// has lost its data, Renew restores the lease, unless that would break the rule of admission.
 	// ErrLost is final. After any other error the caller may try again until the term ends; the
-	// next attempt uses a new connection.
+	// next attempt uses a new connection. With an error the term is zero, or, of several leases of
+	// which some were renewed, the one that they have now.
 	Renew(ctx context.Context) (Term, error)
 
 	// Confirm returns nil if the slot is still held. It repeats Renew until it gets an answer or

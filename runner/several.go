@@ -167,16 +167,13 @@ func (l *leases) Term() locks.Term {
 	return locks.Term{Asked: end.Add(-whole), TTL: ttl, Distance: farthest}
 }
 
-// Renew implements locks.Lease.
+// Renew implements locks.Lease. The term counts after an error too: leases that were renewed last longer.
 func (l *leases) Renew(ctx context.Context) (locks.Term, error) {
 	err := l.each(func(one locks.Lease) error {
 		_, err := one.Renew(ctx)
 		return err
 	})
-	if err != nil {
-		return locks.Term{}, err
-	}
-	return l.Term(), nil
+	return l.Term(), err
 }
 
 // Confirm implements locks.Lease.

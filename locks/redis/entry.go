@@ -57,6 +57,9 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		return a, 0, e.fault
 	}
 	limit, c := e.store.attemptLimit(e.ttl), e.callOf(step)
+	if step == queue.Join && e.record != nil && e.record.Ticket == 0 {
+		limit = max(limit, lease.LongestAttempt) // how far away the server is shows its first answer
+	}
 	e.mu.Unlock()
 
 	sent = e.store.clock()

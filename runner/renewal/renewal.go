@@ -214,8 +214,8 @@ func (r *Renewer) answered(a answer) {
 			left := r.Term.End().Sub(r.clock())
 			r.log(true, "the slot cannot be renewed at the moment", "error", a.err, "left", left)
 		}
-		if term := r.lease.Term(); term.End() > r.Term.End() { // one of several leases was not renewed, and is not the first to end
-			r.Term = term
+		if a.term.End() > r.Term.End() { // of several leases some were renewed, among them the first to end
+			r.Term = a.term
 		}
 		r.warnOfDistance()
 		r.failure = a.err

@@ -37,6 +37,7 @@ type fakeLease struct {
 	judge     func() error    // of a renewal; nil: it goes well
 	delay     time.Duration   // of an answer
 	hasFailed bool            // the last renewal has failed
+	isPartial bool            // of several leases one cannot be renewed, but the others are
 	asked     []time.Duration // when it was renewed, from began
 }
 
@@ -65,7 +66,7 @@ func (f *fakeLease) Renew(ctx context.Context) (locks.Term, error) {
 	f.hasFailed = err != nil
 	if err == errSilence {
 		<-ctx.Done()
-		return term, ctx.Err()
+		return f.termAfter(ctx.Err(), term), ctx.Err()
 	}
 	time.Sleep(f.delay)
 	select {
@@ -73,7 +74,15 @@ func (f *fakeLease) Renew(ctx context.Context) (locks.Term, error) {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	return term, err
+	return f.termAfter(err, term), err
+}
+
+// termAfter returns the term of a renewal with that result.
+func (f *fakeLease) termAfter(err error, term locks.Term) locks.Term {
+	if err != nil && !f.isPartial {
+		return locks.Term{}
+	}
+	return term
 }
 
 // kept is a lease and its renewer.
@@ -194,6 +203,17 @@ func TestLostInTime(t *testing.T) {
 		k.Step()
 		if k.Lost != nil {
 			t.Errorf("there was an answer: %v", k.Lost)
+		}
+	})
+}
+
+// Of several leases one cannot be renewed in this attempt, another one in the next: none is lost.
+func TestPartlyRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := keep(t, 30*time.Second, 10*time.Second, func() error { return errNetwork })
+		k.lease.isPartial = true
+		if got := k.attend(5 * time.Minute); got != 5*time.Minute || k.Lost != nil {
+			t.Errorf("given up after %v: %v", got, k.Lost)
 		}
 	})
 }
