@@ -105,9 +105,9 @@ type Conn interface {
 	// which the server knows that they have ended; the server may notice late that a client has died.
 	Wake(ctx context.Context, numbers []string) (gone []string, err error)
 
-	// Release sends the text of a Release. gone reports that the connection to which the slot was offered
+	// Release sends the text of a Release. It is no error that the connection to which the slot was offered
 	// has ended.
-	Release(ctx context.Context, text string) (answers []Rows, gone bool, err error)
+	Release(ctx context.Context, text string) (answers []Rows, err error)
 
 	// Close ends the connection without waiting for the server.
 	Close()

@@ -66,7 +66,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		}
 		isDone, doubtful := false, false
 		if step == queue.Release {
-			isDone, doubtful = e.tryHandOver(ctx, limit, &a)
+			isDone, doubtful = e.handOver(ctx, limit, &a)
 		}
 		if isDone {
 			return nil

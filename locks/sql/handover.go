@@ -17,10 +17,10 @@ import (
 // The text locks the name's row. It changes something only if the step of a release would do the same:
 //   - the holder is the only holder, its row is as it was granted, and the epoch is the holder's;
 //   - neither the name nor the table is in quarantine;
-//   - the first waiter, if there is one, asks for the exclusive slot too, and is not overdue.
+//   - the first waiter, if there is one, asks for the exclusive slot too, is not overdue, and can be woken from
+//     this connection: another one has to be given a time to come for the slot (queue.Outcome.Due).
 //
-// Then it makes the holder's row a tombstone. If the first waiter can be woken from this connection, the text
-// offers it the slot, and wakes it after the commit.
+// Then it makes the holder's row a tombstone, offers the slot to the first waiter, and wakes it after the commit.
 //
 // The last statement with rows gives one line, which begins with two numbers. The first is 1 if the slot was
 // released, else 0. The second is the number of the connection to which the slot was offered, or 0.
@@ -36,8 +36,7 @@ type Release struct {
 	Own     string // the condition that finds the holder's row, if it is as it was granted
 	OfTable string // the condition that finds the table's own row, if there is no quarantine
 
-	Alike     string // the condition that the first waiter asks for the exclusive slot, and is not overdue
-	Reachable string // the condition that the first waiter can be woken from this connection
+	Ready string // the condition that the first waiter can be offered the slot
 
 	Tombstone string // assignments to the holder's row
 	Offer     string // assignments to the waiter's row, without its fence
@@ -47,25 +46,21 @@ type Release struct {
 	Most   int64  // the largest counter of the name to which the numbers of a step can be added
 }
 
-// tryHandOver is handOver within a third of an attempt: if the network has dropped the connection, which nobody
-// has used since the last renewal, the rest is enough to connect and to make the step.
-func (e *entry) tryHandOver(ctx context.Context, limit time.Duration, a *lease.Answer) (done, doubtful bool) {
-	const trips = 4
-	ctx, cancel := context.WithTimeout(ctx, max(limit/3, trips*e.store.distance().Trip))
-	defer cancel()
-	return e.handOver(ctx, a)
-}
-
 // handOver tries to release the slot in one round trip. If done is false, a step must release it. doubtful
-// means that the slot may have been released all the same.
-func (e *entry) handOver(ctx context.Context, a *lease.Answer) (done, doubtful bool) {
+// means that the slot may have been released all the same. limit is that of the whole attempt.
+func (e *entry) handOver(ctx context.Context, limit time.Duration, a *lease.Answer) (done, doubtful bool) {
 	c, r := &e.session, &e.row
 	isPlain := r.State == queue.Holding && r.hold == 0 && r.Claim.Max == 1 && r.Claim.Weight == 1 && r.Evicted == ""
 	if !isPlain || !c.isDirect() || e.name == "" || e.Epoch == "" {
 		return false, false
 	}
 	text := e.store.dialect.Release(e.releaseText())
-	answers, gone, err := c.conn.Release(ctx, text)
+	// If the network has dropped the connection, which nobody has used since the last renewal, the rest of the
+	// attempt is enough to connect and to make the step.
+	const trips = 4
+	quick, cancel := context.WithTimeout(ctx, max(limit/3, trips*e.store.distance().Trip))
+	answers, err := c.conn.Release(quick, text)
+	cancel()
 	isDone, woken, unreadable := readRelease(answers)
 	if err != nil {
 		c.closeConn()
@@ -83,22 +78,10 @@ func (e *entry) handOver(ctx context.Context, a *lease.Answer) (done, doubtful b
 	}
 	a.Verdict, a.Existed, a.Epoch = queue.Released, true, e.Epoch
 	if woken != 0 {
-		e.afterOffer(ctx, woken, gone)
+		// A waiter whose connection has ended gets the time to come back that wake gives it.
+		e.wake(ctx, &e.question, []string{fmt.Sprint(woken)}, true)
 	}
 	return true, false
-}
-
-// afterOffer makes sure that the waiter on the given connection accepts its offer, or that the next waiter
-// gets it. gone says that the connection has ended.
-func (e *entry) afterOffer(ctx context.Context, conn int64, gone bool) {
-	sleepers := []string{fmt.Sprint(conn)}
-	if !gone {
-		e.wake(ctx, &e.question, sleepers, true)
-		return
-	}
-	if err := e.passOverGone(ctx, &e.question, sleepers); err != nil {
-		e.closeConn()
-	}
 }
 
 // readRelease reads the answers to the text of a Release. woken is the connection to which the slot was
@@ -133,11 +116,11 @@ func (e *entry) releaseText() Release {
 	rel.Own = fmt.Sprintf("%s AND state='H' AND fence=%d AND evicted='' AND hold=0 AND weight=1 AND max_units=1 AND ends>%s",
 		rel.IsOwn, r.Fence, clock)
 	rel.OfTable = fmt.Sprintf("lock_key='' AND entry_id='' AND format=%d AND quiet<=%s", format, clock)
-	rel.Alike = fmt.Sprintf("weight=1 AND max_units=1 AND evicted='' AND slots='' AND NOT %[1]s AND due>%[2]s AND ends>%[2]s"+
+	rel.Ready = fmt.Sprintf("weight=1 AND max_units=1 AND evicted='' AND slots='' AND NOT %[1]s AND due>%[2]s AND ends>%[2]s"+
 		" AND ttl>0 AND ttl<=%[3]d AND ends<=%[2]s+%[3]d", s.isNoID("entry_id"), clock, micros(locks.MaxTTL))
-	rel.Reachable = fmt.Sprintf("conn>0 AND ends-ttl>=%d", f.start)
+	rel.Ready += fmt.Sprintf(" AND conn>0 AND ends-ttl>=%d", f.start)
 	if !s.dialect.Notifies {
-		rel.Reachable += fmt.Sprintf(" AND login='%s'", f.login)
+		rel.Ready += fmt.Sprintf(" AND login='%s'", f.login)
 	}
 	rel.Tombstone = fmt.Sprintf("state='G',ord='',ends=%s,due=0,ttl=0,weight=0,max_units=0,fence=0,since=0,hold=0,conn=0,"+
 		"replaces='',slots='',evicted='',info='',login=''", clock)

@@ -27,7 +27,7 @@ func releases() []release {
 	return []release{
 		{"nobody waits", 0, "", true, ""},
 		{"two wait", 2, "", true, "1"},
-		{"the waiter cannot be woken", 1, "UPDATE golock SET conn=0 WHERE state='W'", true, ""},
+		{"the waiter cannot be woken", 1, "UPDATE golock SET conn=0 WHERE state='W'", false, ""},
 		{"the waiter is overdue", 1, "UPDATE golock SET due=1 WHERE state='W'", false, ""},
 		{"the waiter would share", 1, "UPDATE golock SET max_units=0 WHERE state='W'", false, "1"},
 		{"the waiter's row has a flaw", 1, "UPDATE golock SET slots='x' WHERE state='W'", false, "0"},
