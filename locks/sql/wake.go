@@ -91,7 +91,7 @@ func (t *step) sameAccount(r *row) bool {
 	return r.login == t.v.login || t.store.dialect.Notifies
 }
 
-// canBeWoken reports whether all holders, and all waiters before a waiter, can wake it.
+// canBeWoken reports whether a waiter can be woken by every holder and by every waiter ahead of it.
 func (t *step) canBeWoken(ahead int) bool {
 	if t.v.now < t.v.start || ahead >= t.store.abilities().Wakes {
 		return false
