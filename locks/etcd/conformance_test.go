@@ -20,6 +20,6 @@ func TestConformance(t *testing.T) {
 	locktest.Run(t, locktest.Engine{
 		Fresh: func(t *testing.T) string { return etcdtest.StoreURL(t) },
 		Open:  func(url string) (locks.Store, error) { return etcd.Open(url) },
-		TTL:   2 * time.Second, Blind: true,
+		TTL:   2 * time.Second, Blind: true, Reserves: true,
 	})
 }

@@ -46,6 +46,7 @@ type entry struct {
 	replaced   []locks.Entry // the entries that it evicted before it had an entry itself
 	front      string        // ID of the first waiter that could take a slot and has not
 	since      locks.Instant // when front was first seen so
+	refuseAt   locks.Instant // when a request that waits for front is refused; 0 if it does not wait for front
 	watch      *watch
 }
 

@@ -13,10 +13,6 @@ import (
 // seen. A waiter further back watches as many waiters directly before it.
 const nearPlaces = 2
 
-// passOver is how long a waiter at the front may leave a slot free that it could take. Then it counts as
-// dead, and the waiter behind it takes the slot. A waiter that is only slow keeps its place.
-const passOver = time.Second
-
 // maxGrantAge limits the age of a lease with which a slot is taken, as on Redis: what is left must
 // outlast an outage that begins then.
 func maxGrantAge(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/20 }
@@ -110,13 +106,16 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 		err = inParallel(func() error { return e.makeLease(ctx, l) }, read)
 	}
 	for try := 0; err == nil && ctx.Err() == nil; try++ {
-		d := e.decide(s, "")
+		d := e.decide(s, e.absent())
 		if len(d.Invalid) > 0 {
 			e.revokeLater(l)
 			return a, lease.Invalid(d.Invalid)
 		}
 		_, isThere := s.own(e.id)
 		switch {
+		case e.waitsForFront(s, &d):
+			s, err = e.awaitFront(ctx, l, s)
+			continue
 		case d.Verdict != queue.Granted && d.Verdict != queue.Queued:
 			return e.answerRefused(ctx, l, s, &d)
 		case isThere: // the answer to an attempt that queued, or took a slot, was lost
@@ -229,6 +228,11 @@ func (e *entry) commitInsert(ctx context.Context, l *link, s *state, d *queue.De
 
 // decide asks what becomes of the entry.
 func (e *entry) decide(s *state, absent string) queue.Decision {
+	return queue.Decide(s.view(e.id, e.request.Name, absent), e.joining())
+}
+
+// joining returns the question of decide.
+func (e *entry) joining() queue.Question {
 	r := &e.request
 	q := queue.Question{
 		Step: queue.Join, Entry: e.want, NoWait: r.NoWait, Within: queue.Enclosing(*r), By: e.evictor,
@@ -236,7 +240,7 @@ func (e *entry) decide(s *state, absent string) queue.Decision {
 	if e.want.Claim.Ticket == 0 {
 		q.MaxQueue = r.MaxQueue
 	}
-	return queue.Decide(s.view(e.id, r.Name, absent), q)
+	return q
 }
 
 // own returns the holder or waiter with an ID.
@@ -292,21 +296,6 @@ func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, 
 		s = next
 	}
 	return a, ctx.Err()
-}
-
-// noteFront notes the first waiter that could take a slot and has not.
-func (e *entry) noteFront(id string) {
-	if id != e.front {
-		e.front, e.since = id, e.store.clock()
-	}
-}
-
-// absent returns the ID of the waiter at the front if it has left a slot free for too long, or "".
-func (e *entry) absent() string {
-	if e.front == "" || e.store.clock().Sub(e.since) < passOver {
-		return ""
-	}
-	return e.front
 }
 
 // answerQueued answers an entry that waits. isDue says that the waiter at the front could take a slot.

@@ -24,13 +24,69 @@ func TestPassedOver(t *testing.T) {
 	s := open(t, etcdtest.StoreURL(t))
 	long := TTL(10 * time.Minute) // no lease ends, and none is prolonged
 	holder := AcquireAtOnce(t, s, "n")
-	_, err := s.Join(background, NewRequest(t, "n", long)) // nobody waits for what it gets
+	_, err := s.Join(background, NewRequest(t, "n", Limit(2), long)) // nobody waits for what it gets
 	testkit.Must(t, err)
 	second, third, fourth := Enqueue(t, s, "n", long), Enqueue(t, s, "n", long), Enqueue(t, s, "n", long)
 	Release(t, holder)
 	Release(t, second.ExpectGrant())
 	Release(t, third.ExpectGrant())
 	Release(t, fourth.ExpectGrant())
+	AcquireAtOnce(t, s, "n", Limit(2)) // beside the waiter, to which the other slot belongs
+}
+
+// A waiter that is about to take its slot is no reason to refuse a request for which there is room beside it.
+// Here the waiter has queued although there was room, because somebody else was faster.
+func TestRoomBesideTheWaiterInFront(t *testing.T) {
+	t.Parallel()
+	etcd, direct, proxy, slow := startProxy(t)
+	writes, goOn := make(chan struct{}), make(chan struct{})
+	proxy.Judge(func(request string) server.Verdict {
+		if request == "join" {
+			writes <- struct{}{}
+			select {
+			case <-goOn:
+			case <-t.Context().Done():
+			}
+		}
+		return server.Pass
+	})
+	var watches atomic.Int32
+	watched := etcdtest.NewProxy(t, etcd)
+	watched.Judge(func(request string) server.Verdict {
+		if request == "watch" {
+			watches.Add(1)
+		}
+		return server.Pass
+	})
+	others := open(t, watched.URL())
+	results := make(chan error, 4)
+	join := func(s locks.Store, changes ...Change) {
+		r := NewRequest(t, "n", changes...)
+		go func() {
+			_, err := s.Join(background, r)
+			results <- err
+		}()
+	}
+	join(slow, Limit(9))
+	<-writes // it has found the lock free
+	first := AcquireAtOnce(t, direct, "n", Limit(9))
+	goOn <- struct{}{}
+	<-writes // it takes a slot, and is in the queue until then
+	ExpectEntries(t, direct, "n", Counts{Holding: 1, Waiting: 1})
+	ExpectBusy(t, others, "n", Limit(2))
+	if watches.Load() > 0 {
+		t.Error("a request waits although there is no room for it")
+	}
+	join(others, Limit(0), NoWait)
+	join(others, Limit(9), MaxQueue(0))
+	join(others, Limit(9), Within(first.Grant().Ref))
+	testkit.Eventually(t, "three wait for the waiter in front", func() bool { return watches.Load() == 3 || len(results) > 0 })
+	close(goOn)
+	for range cap(results) {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Waiters whose watches tell them nothing find out when they prolong their leases.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"golock/locks"
 )
 
 // verdictLimit is for the judgement of one history: it is a search.
@@ -79,15 +81,31 @@ func newModel(names int, of promises) porcupine.Model {
 // check says whether a history is one of the model's.
 func check(model porcupine.Model, history []porcupine.Operation, of promises) porcupine.CheckResult {
 	rank(history, of)
-	// Grants that nobody has seen are rarely needed, and make the search long.
+	// Grants and places that nobody has seen are rarely needed, and make the search long.
 	seen := slices.DeleteFunc(slices.Clone(history), func(o porcupine.Operation) bool {
 		return o.Input.(input).kind == opUnseen
 	})
+	all := append(slices.Clone(history), reservations(history, of)...)
 	result := porcupine.CheckOperationsTimeout(model, seen, verdictLimit)
-	if result == porcupine.Illegal && len(seen) < len(history) {
-		result = porcupine.CheckOperationsTimeout(model, history, verdictLimit)
+	if result == porcupine.Illegal && len(seen) < len(all) {
+		result = porcupine.CheckOperationsTimeout(model, all, verdictLimit)
 	}
 	return result
+}
+
+// reservations are the places that joins may have had before they took their slots. Only a request that may
+// wait in any queue can have had one.
+func reservations(history []porcupine.Operation, of promises) (all []porcupine.Operation) {
+	for _, o := range history {
+		in, word := o.Input.(input), o.Output.(output).word
+		mayWait := !in.noWait && in.maxQueue == nil && in.replace == locks.ReplaceNone && len(in.within) == 0
+		if of.reserving && in.kind == opJoin && mayWait && (word == "granted" || word == "queued") {
+			in.kind = opReserve
+			o.Input, o.Output = in, output{}
+			all = append(all, o)
+		}
+	}
+	return all
 }
 
 // judge demands that the history is one of the model's. It returns how many

@@ -34,6 +34,9 @@ type Engine struct {
 	// Blind says that the store cannot see that a waiter has died before its TTL is over.
 	Blind bool
 
+	// Reserves says that a request may be in the queue for a moment although there is room for it.
+	Reserves bool
+
 	// Only has the names of the tests to run, for a store that differs from another one in little.
 	// All tests run if it is empty.
 	Only []string

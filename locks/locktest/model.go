@@ -22,6 +22,7 @@ const (
 	opJoin    kind = "join"
 	opGrant   kind = "grant"   // of one that was queued
 	opUnseen  kind = "unseen"  // perhaps a grant that its owner did not see: it left, or was evicted
+	opReserve kind = "reserve" // perhaps a place in the queue that a join had before it took its slot
 	opLeave   kind = "leave"   // the queue
 	opEvicted kind = "evicted" // a waiter is told that it was
 	opRelease kind = "release" // a slot
@@ -76,6 +77,7 @@ type promises struct {
 	unordered bool // the kernel decides which waiter is next, and which free slot it gets
 	searching bool // the store tries one unit after the other, so a refusal does not prove that all are taken
 	sleepers  bool // a waiter that has left may still get the slot for a moment
+	reserving bool // a join may have a place in the queue for a moment, although it gets a slot
 	scanning  bool // the store reads one holder after the other, and may count a slot as taken that is released meanwhile
 }
 
@@ -100,6 +102,10 @@ type entry struct {
 	ended   bool // the entry was released, and only its hold keeps the slots
 	evicted bool // the entry was evicted and still holds
 	unseen  bool // the entry holds, and its owner does not know that yet
+
+	// The entry has a place in the queue, and is about to take a slot. Others are not refused because of
+	// its place, if there is room for both.
+	reserved bool
 }
 
 func (q *queue) find(id int) *entry {
@@ -113,14 +119,20 @@ func (q *queue) remove(id int) {
 	q.entries = slices.DeleteFunc(q.entries, func(e entry) bool { return e.id == id })
 }
 
-func (q *queue) holders() (claims []locks.Claim) {
+// takers are the claims of the holders, and of those that take their slots before a claim gets any.
+func (q *queue) takers(c locks.Claim) (claims []locks.Claim) {
 	for _, e := range q.entries {
-		if e.holds {
+		if e.holds || e.takesBefore(c) {
 			claims = append(claims, e.claim)
 		}
 	}
 	return claims
 }
+
+func (e entry) waits() bool { return !e.holds && !e.reserved }
+
+// takesBefore reports whether the entry is about to take its slots before a claim gets any.
+func (e entry) takesBefore(c locks.Claim) bool { return e.reserved && e.claim.Before(c) }
 
 // waiters are the IDs of those in the queue, the next one first.
 func (q *queue) waiters() (ids []int) {
@@ -134,8 +146,13 @@ func (q *queue) waiters() (ids []int) {
 
 // fits says whether a claim may be admitted now.
 func (q *queue) fits(c locks.Claim) bool {
-	isBefore := func(e entry) bool { return !e.holds && e.claim.Before(c) }
-	return (q.unordered || !slices.ContainsFunc(q.entries, isBefore)) && locks.Admits(q.holders(), c)
+	isBefore := func(e entry) bool { return e.waits() && e.claim.Before(c) }
+	return (q.unordered || !slices.ContainsFunc(q.entries, isBefore)) && locks.Admits(q.takers(c), c)
+}
+
+// mayQueue says whether a claim may get a place in the queue.
+func (q *queue) mayQueue(c locks.Claim) bool {
+	return !q.fits(c) || slices.ContainsFunc(q.entries, func(e entry) bool { return e.takesBefore(c) })
 }
 
 func (q *queue) isTaken(slot int) bool {
@@ -183,11 +200,14 @@ func (q queue) after(in input, out output) (queue, bool) {
 	case opJoin:
 		return q.join(in, out)
 	case opGrant:
-		return q, e != nil && !e.holds && q.admit(e, in, out)
+		return q, e != nil && e.waits() && q.admit(e, in, out)
 	case opUnseen:
-		if e != nil && !e.holds && q.fits(e.claim) && (!q.unordered || (q.sleepers && !q.searching)) {
+		if e != nil && e.waits() && q.fits(e.claim) && (!q.unordered || (q.sleepers && !q.searching)) {
 			q.admitUnseen(e)
 		}
+		return q, true
+	case opReserve:
+		q.reserve(in)
 		return q, true
 	case opLeave, opEvicted:
 		if slices.Contains(q.evicted, in.id) {
@@ -216,6 +236,9 @@ func (q queue) after(in input, out output) (queue, bool) {
 		}
 		return q, held && e.evicted == (out.word == "evicted")
 	case opEvict:
+		if e != nil && e.reserved { // then its join does not succeed
+			return q, false
+		}
 		if e == nil || out.word == "lost" {
 			return q, e == nil && (out.word == "lost" || slices.Contains(q.evicted, in.id))
 		}
@@ -248,84 +271,6 @@ func (q *queue) evict(e *entry) {
 	}
 }
 
-// join is the state after a join, and whether the store may have answered so.
-func (q queue) join(in input, out output) (queue, bool) {
-	e := entry{id: in.id, claim: in.claim, replace: in.replace, hold: in.hold}
-	e.claim.Ticket = q.next
-	q.next++
-	if out.word == "granted" && q.admit(&e, in, out) {
-		q.entries = append(q.entries, e)
-		return q, len(out.replaced) == 0
-	}
-	inside := slices.ContainsFunc(in.within, func(id int) bool {
-		o := q.find(id)
-		return o != nil && o.holds && !o.ended
-	})
-	// A refusal may be right although the model sees a free slot.
-	unsure := q.searching || (q.sleepers && q.left)
-	fits := q.fits(e.claim) && !unsure
-	if out.word == "evicted" && fits { // it held, and heard of the eviction instead of the grant
-		q.admitUnseen(&e)
-		q.entries = append(q.entries, e)
-		return q, true
-	}
-	patient := !in.noWait && !inside
-	switch out.word {
-	case "nested":
-		return q, !fits && inside
-	case "busy":
-		if fits || inside {
-			return q, false
-		}
-		if !patient {
-			return q, true
-		}
-	case "queued", "granted", "evicted":
-		if fits || !patient {
-			return q, false
-		}
-	default:
-		return q, false
-	}
-	return q.enqueue(e, in, out, unsure)
-}
-
-// enqueue is the state after a join that has to wait. It evicts the entries that the newcomer
-// replaces, and may turn the newcomer away because the queue is full. unsure means that the store
-// need not have seen that the newcomer fits.
-func (q queue) enqueue(e entry, in input, out output, unsure bool) (queue, bool) {
-	rivals := make([]locks.Rival, len(q.entries))
-	for i, o := range q.entries {
-		rivals[i] = locks.Rival{Claim: o.claim, Waits: !o.holds, Replace: o.replace, Leaving: o.evicted}
-	}
-	stay, gone := len(q.waiters()), []int{}
-	for _, i := range locks.Replaced(rivals, e.claim, e.replace) {
-		gone = append(gone, q.entries[i].id)
-		if !q.entries[i].holds {
-			stay--
-		}
-	}
-	full := in.maxQueue != nil && stay >= *in.maxQueue
-	if out.word == "busy" || full {
-		return q, out.word == "busy" && full
-	}
-	slices.Sort(gone)
-	if out.word != "evicted" && !slices.Equal(gone, out.replaced) {
-		return q, false
-	}
-	for _, id := range gone {
-		q.evict(q.find(id))
-	}
-	if q.fits(e.claim) != (out.word == "granted") && !unsure {
-		return q, false
-	}
-	if out.word == "granted" && !q.admit(&e, in, out) {
-		return q, false
-	}
-	q.entries = append(q.entries, e)
-	return q, true
-}
-
 func (q *queue) shows(out output) bool {
 	var holders []listed
 	for _, e := range q.entries {
@@ -346,8 +291,8 @@ func (q queue) String() string {
 	var b strings.Builder
 	fmt.Fprint(&b, "fence ", q.fence, " evicted ", q.evicted, " left ", q.left)
 	for _, e := range q.entries {
-		fmt.Fprintf(&b, "; %d%v holds %t hold %t ended %t evicted %t unseen %t",
-			e.id, e.slots, e.holds, e.hold, e.ended, e.evicted, e.unseen)
+		fmt.Fprintf(&b, "; %d%v holds %t hold %t ended %t evicted %t unseen %t reserved %t",
+			e.id, e.slots, e.holds, e.hold, e.ended, e.evicted, e.unseen, e.reserved)
 	}
 	return b.String()
 }

@@ -78,6 +78,15 @@ func verdictOn(of promises, events []event) porcupine.CheckResult {
 func TestCheckerSees(t *testing.T) {
 	const yes, no = porcupine.Ok, porcupine.Illegal
 	kernel, sleepers := promises{unordered: true}, promises{unordered: true, sleepers: true}
+	reserving := promises{reserving: true}
+	beside := join(1, 2, "granted", with(2, 0)).during(3, 40) // it finds a free slot, and then a lower one
+	lastIsReserved := []event{
+		join(0, 2, "granted", with(1, 0)).during(1, 2), beside, join(2, 2, "busy", noWait).during(10, 11), release(0).during(20, 21),
+	}
+	listed0, behind0 := list([]int{0}).during(5, 6), join(1, 2, "queued").during(5, 6)
+	long := func(limit int, more ...func(*event)) event {
+		return join(0, limit, "granted", append(more, with(1, 0))...).during(1, 40)
+	}
 	first, second, third := join(0, 1, "granted", with(1, 0)), join(1, 1, "queued"), join(2, 1, "queued")
 	for _, tt := range []struct {
 		what   string
@@ -171,6 +180,25 @@ func TestCheckerSees(t *testing.T) {
 			first.during(1, 2), second.during(3, 4), release(0).during(5, 6), op(opUnseen, 1, "").during(3, 40),
 			list(nil, listed{id: 1, slots: []int{0}}).during(10, 11), op(opLeave, 1, "").during(20, 30),
 		}, yes},
+		{"refused although the last slot is free", promises{}, lastIsReserved, no},
+		{"refused, and one that has its place takes the last slot", reserving, lastIsReserved, yes},
+		{"refused although there is room beside one that takes its slot", reserving, []event{
+			long(4), join(1, 4, "granted", noWait, with(0, 0)).during(2, 10), release(1).during(11, 12),
+			join(2, 0, "busy", noWait).during(15, 20),
+		}, no},
+		{"turned away from a queue that has only one that takes its slot", reserving, []event{
+			long(4), join(1, 4, "busy", maxQueue(1)).during(5, 6), listed0,
+		}, no},
+		{"listed as a waiter, and granted at once", promises{}, []event{long(1), listed0}, no},
+		{"listed as a waiter until it takes its slot", reserving, []event{long(1), listed0}, yes},
+		{"listed as a waiter, and does not wait", reserving, []event{long(1, noWait), listed0}, no},
+		{"queued beside one that has its slot", promises{}, []event{long(2), behind0}, no},
+		{"queued behind one that takes its slot", reserving, []event{long(2), behind0, grant(1, 2, 1).during(5, 50)}, yes},
+		{"another one takes the slot that one has queued for", reserving, []event{
+			join(0, 1, "queued").during(1, 40), listed0, join(1, 1, "granted", priority(1), with(1, 0)).during(10, 20),
+			release(1).during(50, 51), grant(0, 2, 0).during(1, 60),
+		}, yes},
+		{"queued although it is free, and nobody else comes", reserving, []event{join(0, 1, "queued"), grant(0, 1, 0)}, no},
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			if got := verdictOn(tt.of, tt.events); got != tt.want {

@@ -106,7 +106,7 @@ func newWorkload(t *testing.T, w *world, seed uint64, round int) *workload {
 		}
 	}
 	c.mix = m
-	c.promises = promises{unordered: c.plain, scanning: !c.leases}
+	c.promises = promises{unordered: c.plain, reserving: w.engine.Reserves, scanning: !c.leases}
 	if c.plain {
 		c.promises.searching, c.promises.sleepers = m.units[0] > 1, true
 	}

@@ -1,8 +1,12 @@
 package queue_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"golock/locks"
+	"golock/locks/queue"
 )
 
 // A row is a list of steps, each with its decision: the slots of a holder, the place of a waiter, and
@@ -113,5 +117,33 @@ func TestDecide(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Waiters that could have slots have taken them, also those that no offer reaches. The view itself stays as it is.
+func TestServed(t *testing.T) {
+	entry := func(id string, s queue.State, weight int, ticket int64) queue.Entry {
+		return queue.Entry{ID: id, State: s, Claim: locks.Claim{Weight: weight, Max: 4, Ticket: ticket}}
+	}
+	v := queue.View{
+		Holders: []queue.Entry{entry("h", queue.Holding, 1, 1)},
+		Waiters: []queue.Entry{
+			entry("a", queue.Waiting, 1, 2), entry("b", queue.Waiting, 1, 3), entry("c", queue.Waiting, 2, 4), entry("d", queue.Waiting, 1, 5),
+		},
+		Total: 4,
+	}
+	before := fmt.Sprint(v)
+	served := v.Served()
+	ids := func(all []queue.Entry) (text string) {
+		for _, e := range all {
+			text += e.ID
+		}
+		return text
+	}
+	if ids(served.Holders) != "hab" || ids(served.Waiters) != "cd" || served.Total != 2 {
+		t.Errorf("%+v", served)
+	}
+	if fmt.Sprint(v) != before {
+		t.Errorf("the view is changed: %+v", v)
 	}
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"time"
 
 	"golock/locks"
@@ -59,6 +60,22 @@ type View struct {
 	Ahead       int     // for a Join, if More: the number of all waiters before the entry that asks
 	Total       int     // the number of all waiters
 	Replaceable []Entry // all waiters with Replace; only a newcomer with Replace needs them
+}
+
+// Served returns the view after all waiters that could have a slot have taken it.
+func (v View) Served() View {
+	waiters := slices.Clone(v.Waiters)
+	for i := range waiters {
+		waiters[i].Reachable = true
+	}
+	v.Waiters, v.Holders = waiters, slices.Clone(v.Holders)
+	for _, e := range Decide(v, Question{Step: Look}).Put {
+		if e.State == Offered {
+			v.Holders, v.Waiters = append(v.Holders, e), without(v.Waiters, e.ID)
+			v.Total--
+		}
+	}
+	return v
 }
 
 // Question asks for a step of an entry.
