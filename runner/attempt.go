@@ -17,6 +17,7 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wanted []locks.Request // the requests of all names, in the order in which they are made
+	until  time.Time       // when the run gives up; zero if it never does
 
 	stopsSoon atomic.Bool // set before this process is stopped (suspend)
 
@@ -65,7 +66,10 @@ func (r *replacedEntries) take() []locks.Entry {
 // goroutine, for an answer that needs no waiting.
 func (w *waiter) begin(pause time.Duration) {
 	w.startsAt = time.Now().Add(pause)
-	a := &attempt{ended: make(chan struct{})}
+	if w.Wait > 0 && w.progress.view.Until.IsZero() {
+		w.progress.view.Until = w.startsAt.Add(w.Wait)
+	}
+	a := &attempt{ended: make(chan struct{}), until: w.progress.view.Until}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	w.attempt, w.isQueuedNoted, w.turn = a, false, 0
 	for _, r := range w.requests() {
@@ -111,6 +115,8 @@ func (w *waiter) complete(r locks.Request, a *attempt) locks.Request {
 	}
 	if w.Wait == 0 {
 		r.Refusals = refusalLimitNoWait
+	} else {
+		r.LeastAnswer = reachLimitNoWait // a run that waits is no less patient than one that does not
 	}
 	return r
 }
@@ -150,6 +156,9 @@ func (a *attempt) take(store locks.Store, atOnce bool, wake func()) {
 func (a *attempt) join(store locks.Store, atOnce bool) {
 	r := a.wanted[len(a.holding())]
 	r.AtOnce = atOnce
+	if r.JoinLimit == 0 && !a.until.IsZero() {
+		r.JoinLimit = max(time.Until(a.until), 1)
+	}
 	a.err = a.ctx.Err()
 	if a.err != nil {
 		return

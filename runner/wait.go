@@ -78,9 +78,6 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 		w.Log(false, "waits a random time", "for", pause)
 	}
 	w.begin(pause)
-	if w.Wait > 0 {
-		w.progress.view.Until = w.startsAt.Add(w.Wait)
-	}
 	defer func() { w.finish(lease != nil) }()
 	for {
 		w.noteMade()
@@ -136,11 +133,13 @@ func (w *waiter) finish(hasLease bool) {
 	}
 }
 
-// waitEnds returns when the waiting ends, or zero if it has no limit. As long as the attempt has not
-// queued, tryLimit can be longer than --wait.
+// waitEnds returns when the waiting ends, or zero if it has no limit. A store over a network that was asked
+// for a place limits itself how long it is asked (Request.JoinLimit and LeastAnswer): a question that is
+// under way at the end of --wait is no outage. It gets more time here, in case that it does not end.
 func (w *waiter) waitEnds() time.Time {
-	if w.Wait > 0 && !w.attempt.hasTurn.Load() {
-		return w.startsAt.Add(max(w.Wait, w.tryLimit()))
+	isAsking := w.Store.IsNetworked && w.attempt.queued.Load() == nil
+	if w.Wait > 0 && isAsking {
+		return w.progress.view.Until.Add(answerLimitNoWait)
 	}
 	return w.progress.view.Until
 }

@@ -198,7 +198,8 @@ func TestHoldOfSeveralNames(t *testing.T) {
 }
 
 // An outage while the run waits for a name ends the run when the lease of the one before is over. One at the start of
-// the hold does so too. A release without an answer neither hangs nor hides that of the other name.
+// the hold does so too. A release without an answer neither hangs nor hides that of the other name. A store whose
+// answers take longer than --wait is not away.
 func TestOutagesWithSeveralNames(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t))
@@ -219,6 +220,14 @@ func TestOutagesWithSeveralNames(t *testing.T) {
 	pair := []string{"a", "b"}
 
 	holder := direct.Hold("b")
+	proxy.Judge(func(mode string) redistest.Verdict {
+		if mode == "join" {
+			time.Sleep(500 * time.Millisecond) // more than --wait
+		}
+		return redistest.Pass
+	})
+	w.run(pair, "--wait", "0.2", "--", "touch", "ran").Run().Expect(t, 75, `golock: "b" is busy: held by`)
+
 	p := w.run(pair, "--ttl", "4", "--", "touch", "ran").Begin()
 	direct.holdsAndWaits()
 	judge("renew")
