@@ -71,7 +71,7 @@ func (w *waiter) begin(pause time.Duration) {
 	}
 	a := &attempt{ended: make(chan struct{}), until: w.progress.view.Until}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
-	w.attempt, w.isQueuedNoted, w.turn = a, false, 0
+	w.attempt, w.isQueuedNoted, w.turn, w.dropped = a, false, 0, 0
 	for _, r := range w.requests() {
 		a.wanted = append(a.wanted, w.complete(r, a))
 	}

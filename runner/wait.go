@@ -56,6 +56,7 @@ type waiter struct {
 	turn           int                    // the number of names that the run holds, as far as golock has noticed
 	keeper         *renewal.Renewer       // renews the slots of these names; nil if they need no renewal
 	kept           *leases                // what the keeper renews
+	dropped        int                    // the number of names whose slots were given back again
 	isQueuedNoted  bool                   // golock has noticed that the attempt has queued for the next name
 	warned         bool                   // golock has warned of what makes the waiting slower
 	pendingSignals []syscall.Signal       // signals for the command that came while the run waited
@@ -260,20 +261,30 @@ func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 // leave gives up, and releases a slot that was granted too late. The error says that the slot or
 // the place in the queue was evicted. leave reads the eviction first, because others may use the
 // record once the run has given up.
+//
+// A store over a network is asked for all of that at the same time, because it may not answer.
 func (w *waiter) leave(limit time.Duration) (evicted error) {
+	began := time.Now()
 	evicted = w.attempt.evicted()
+	endDrop := func(time.Duration) {}
+	if w.Store.IsNetworked {
+		w.attempt.cancel()
+		endDrop = w.beginDrop()
+	}
 	lease, err := w.giveUp(limit)
+	rest := max(limit-time.Since(began), leaveLimit/4)
 	switch {
 	case lease != nil:
 		if evicted == nil {
 			evicted = lease.Evicted()
 		}
-		w.release(lease, true, 0)()
+		w.releaseWithin(rest, lease, w.watchdog)()
 		return evicted
 	case errors.As(err, new(*locks.EvictedError)):
 		evicted = err
 	}
-	w.dropHeld()
+	endDrop(rest)
+	w.beginDrop()(rest) // a slot may have been granted just before the end of the attempt
 	return evicted
 }
 

@@ -249,3 +249,55 @@ func TestOutagesWithSeveralNames(t *testing.T) {
 	proxy.Judge(nil)
 	direct.areFree("a", "b")
 }
+
+// A signal ends a run at once that holds a name, or whose holds begin, though the store does not answer. The
+// watchdog gives back what the run could not, and ends the holds that have begun.
+func TestSignalsDuringOutages(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t))
+	prefix := "&prefix=signals" + strconv.Itoa(os.Getpid())
+	w := &world{testkit.New(t, proxy.URL()+prefix)}
+	direct := &world{testkit.OnStore(t, redistest.Shared(t).URL("quarantine=0")+prefix)}
+	pair := []string{"a", "b"}
+	var isAway atomic.Bool
+	holds := make(chan int, 100)
+	proxy.Judge(func(mode string) redistest.Verdict {
+		switch {
+		case mode == "hold":
+			holds <- 1
+			if len(holds) == 1 {
+				return redistest.LoseReply // this hold has begun
+			}
+			return redistest.Hang
+		case mode == "release" && isAway.Load():
+			return redistest.Lose
+		}
+		return redistest.Pass
+	})
+	ends := func(p *testkit.Process, sig syscall.Signal) {
+		t.Helper()
+		isAway.Store(true)
+		p.Signal(sig)
+		r := p.DiesOf(sig)
+		isAway.Store(false)
+		if !strings.Contains(r.Stderr, "no answer in time: the watchdog tries for another") {
+			t.Errorf("it waited for the store: %v", r)
+		}
+		direct.areFree("a")
+	}
+
+	holder := direct.Hold("b")
+	p := w.run(pair, "--ttl", "1h", "--", "touch", "ran").Begin()
+	direct.holdsAndWaits()
+	ends(p, syscall.SIGINT)
+	holder.Finish()
+
+	p = w.run(pair, "--ttl", "1h", "--hold", "1h", "--", "touch", "ran").Begin()
+	w.Eventually("a hold has begun, and is asked for again", func() bool { return len(holds) > 2 })
+	ends(p, syscall.SIGTERM)
+	direct.areFree("b")
+	if w.Exists("ran") {
+		t.Error("the command ran")
+	}
+	w.NoneLeft()
+}
