@@ -125,7 +125,7 @@ func (a *attempt) final() bool { return a.lease != nil || a.err != nil }
 
 // take takes what is left of the names, one after the other. With atOnce it returns where it would have to
 // wait. It calls wake, if not nil, when the owner of the run has to look.
-func (a *attempt) take(store locks.Store, atOnce bool, wake func()) {
+func (a *attempt) take(store locks.KnownStore, atOnce bool, wake func()) {
 	defer locks.Recover(&a.err)
 	for !a.final() {
 		if a.ticket == nil {
@@ -140,9 +140,17 @@ func (a *attempt) take(store locks.Store, atOnce bool, wake func()) {
 		case isQueued && wake != nil:
 			wake()
 		}
+		if isQueued {
+			a.err = a.refusedInside(store)
+		}
+		if a.err != nil { // Wait leaves the queue
+			a.cancel()
+		}
 		lease, err := a.ticket.Wait(a.ctx)
-		if err != nil {
+		if err != nil && a.err == nil {
 			a.err = err
+		}
+		if err != nil {
 			return
 		}
 		a.add(lease)

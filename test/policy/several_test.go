@@ -137,6 +137,10 @@ func TestGivenBackUnused(t *testing.T) {
 			end(p)
 			w.areFree("a")
 		}
+		// Inside a run that holds z nobody waits for b first.
+		inside := append([]string{"run", "--store", w.Store, "--name", "z", "--name", "b", "--wait", "50"}, "--", "touch", "ran")
+		w.Lock("z", slices.Concat([]string{"--", testkit.Golock}, inside)...).Run().Expect(t, 64, `golock: "z" is held by the enclosing run`)
+		w.areFree("z")
 		if w.Exists("ran") || len(w.List("b")) != 1 {
 			t.Error("a command ran, or a waiter is left")
 		}
