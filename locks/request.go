@@ -72,6 +72,10 @@ type Request struct {
 	// until ctx ends.
 	JoinLimit time.Duration
 
+	// LeastAnswer is the least time that the question of a Join has for its answer: one that is under way
+	// when Reach or JoinLimit is over is awaited until then.
+	LeastAnswer time.Duration
+
 	// Connected and Answered, if not nil, are called by an entry of a store with leases: when its
 	// server has taken a connection, and when it has answered. After the answer the store counts as
 	// reachable, however slow it is.

@@ -17,6 +17,7 @@ type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wanted []locks.Request // the requests of all names, in the order in which they are made
+	until  time.Time       // when the run gives up; zero if it never does
 
 	stopsSoon atomic.Bool // set before this process is stopped (suspend)
 
@@ -65,9 +66,12 @@ func (r *replacedEntries) take() []locks.Entry {
 // goroutine, for an answer that needs no waiting.
 func (w *waiter) begin(pause time.Duration) {
 	w.startsAt = time.Now().Add(pause)
-	a := &attempt{ended: make(chan struct{})}
+	if w.Wait > 0 && w.progress.view.Until.IsZero() {
+		w.progress.view.Until = w.startsAt.Add(w.Wait)
+	}
+	a := &attempt{ended: make(chan struct{}), until: w.progress.view.Until}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
-	w.attempt, w.isQueuedNoted, w.turn = a, false, 0
+	w.attempt, w.isQueuedNoted, w.turn, w.dropped = a, false, 0, 0
 	for _, r := range w.requests() {
 		a.wanted = append(a.wanted, w.complete(r, a))
 	}
@@ -111,6 +115,8 @@ func (w *waiter) complete(r locks.Request, a *attempt) locks.Request {
 	}
 	if w.Wait == 0 {
 		r.Refusals = refusalLimitNoWait
+	} else {
+		r.LeastAnswer = reachLimitNoWait // a run that waits is no less patient than one that does not
 	}
 	return r
 }
@@ -119,7 +125,7 @@ func (a *attempt) final() bool { return a.lease != nil || a.err != nil }
 
 // take takes what is left of the names, one after the other. With atOnce it returns where it would have to
 // wait. It calls wake, if not nil, when the owner of the run has to look.
-func (a *attempt) take(store locks.Store, atOnce bool, wake func()) {
+func (a *attempt) take(store locks.KnownStore, atOnce bool, wake func()) {
 	defer locks.Recover(&a.err)
 	for !a.final() {
 		if a.ticket == nil {
@@ -134,9 +140,17 @@ func (a *attempt) take(store locks.Store, atOnce bool, wake func()) {
 		case isQueued && wake != nil:
 			wake()
 		}
+		if isQueued {
+			a.err = a.refusedInside(store)
+		}
+		if a.err != nil { // Wait leaves the queue
+			a.cancel()
+		}
 		lease, err := a.ticket.Wait(a.ctx)
-		if err != nil {
+		if err != nil && a.err == nil {
 			a.err = err
+		}
+		if err != nil {
 			return
 		}
 		a.add(lease)
@@ -150,6 +164,9 @@ func (a *attempt) take(store locks.Store, atOnce bool, wake func()) {
 func (a *attempt) join(store locks.Store, atOnce bool) {
 	r := a.wanted[len(a.holding())]
 	r.AtOnce = atOnce
+	if r.JoinLimit == 0 && !a.until.IsZero() {
+		r.JoinLimit = max(time.Until(a.until), 1)
+	}
 	a.err = a.ctx.Err()
 	if a.err != nil {
 		return

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"golock/locks"
@@ -113,23 +114,35 @@ func (w *waiter) keepAt() locks.Instant {
 }
 
 // stopKeeping ends the renewals of the slots that the run holds.
-func (w *waiter) stopKeeping() {
-	if w.keeper == nil {
-		return
+func (w *waiter) stopKeeping() { w.takeKeeper()() }
+
+// takeKeeper returns a function that ends the renewals of the slots that the run holds. A renewal that gets
+// no answer keeps the function for a moment. Any goroutine may call it.
+func (w *waiter) takeKeeper() (stop func()) {
+	keeper, kept := w.keeper, w.kept
+	if keeper == nil {
+		return func() {}
 	}
-	w.keeper.Stop()
-	w.kept.close()
 	w.keeper, w.kept = nil, nil
 	w.Relay.WakeAt(0)
+	return func() {
+		keeper.Stop()
+		kept.close()
+	}
 }
 
 // dropHeld gives back the slots that the run holds, because it does not get the next one.
-func (w *waiter) dropHeld() {
+func (w *waiter) dropHeld() { w.beginDrop()(math.MaxInt64) }
+
+// beginDrop begins to give back the slots that the run holds. end waits for that, at most for limit.
+func (w *waiter) beginDrop() (end func(limit time.Duration)) {
 	held := w.attempt.holding()
-	if len(held) == 0 {
-		return
+	dropped := w.dropped
+	if len(held) <= dropped {
+		return func(time.Duration) {}
 	}
-	w.stopKeeping()
-	w.attempt.held.Store(nil)
-	w.release(newLeases(w.attempt.names()[:len(held)], held), true, 0)()
+	w.dropped = len(held)
+	all := newLeases(w.attempt.names()[dropped:len(held)], held[dropped:])
+	endRelease := w.beginRelease(all, w.takeKeeper())
+	return func(limit time.Duration) { endRelease(limit, w.watchdog)() }
 }

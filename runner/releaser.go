@@ -32,9 +32,10 @@ var ErrNoReleaser = errors.New("a releaser is started by the watchdog of golock 
 
 // heldByGolock are the leases of a watchdog's golock.
 type heldByGolock struct {
-	url     string   // of the store; empty until golock has sent it
-	ids     []string // in the order in which golock took them
-	program int      // a descriptor of golock's program; -1 if there is none
+	url       string   // of the store; empty until golock has sent it
+	ids       []string // in the order in which golock took them
+	endsHolds bool     // the slots were not used: their holds end too
+	program   int      // a descriptor of golock's program; -1 if there is none
 }
 
 // release releases the leases in golock's stead. open opens the store.
@@ -61,7 +62,11 @@ func (l heldByGolock) release(relay *signals.Relay, open func(url string) (locks
 	for _, ref := range refs {
 		all = append(all, store.Abilities().Leases.Attach(ref))
 	}
-	return newLeases(l.ids, all).Release(context.Background())
+	err = newLeases(l.ids, all).Release(context.Background())
+	if l.endsHolds {
+		err = errors.Join(err, endHolds(store.Abilities().Queue, refs))
+	}
+	return err
 }
 
 // becomeReleaser executes golock's program as the releaser. It returns only if that fails.
@@ -71,7 +76,11 @@ func (l heldByGolock) becomeReleaser(relay *signals.Relay) error {
 	if err != nil {
 		return os.NewSyscallError("pipe2", err)
 	}
-	text := []byte(strings.Join(append([]string{l.url}, l.ids...), "\x00"))
+	ending := ""
+	if l.endsHolds {
+		ending = endsHoldsText
+	}
+	text := []byte(strings.Join(append([]string{l.url, ending}, l.ids...), "\x00"))
 	if len(text) > pipeSize {
 		return errors.New("the URL of the store is too long")
 	}
@@ -132,11 +141,14 @@ func readLease(argv []string) (l heldByGolock, err error) {
 		return l, ErrNoReleaser
 	}
 	words := strings.Split(string(text[:n]), "\x00")
-	if len(words) < 2 {
+	if len(words) < 3 {
 		return l, ErrNoReleaser
 	}
-	return heldByGolock{url: words[0], ids: words[1:], program: -1}, nil
+	return heldByGolock{url: words[0], endsHolds: words[1] == endsHoldsText, ids: words[2:], program: -1}, nil
 }
+
+// endsHoldsText says in the pipe that the holds of the slots end.
+const endsHoldsText = "ends holds"
 
 // pipeSize is what a pipe takes in one write that does not wait (pipe(7)).
 const pipeSize = 1 << 16

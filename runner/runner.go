@@ -320,7 +320,11 @@ func (s *supervisor) giveBack() *Outcome {
 	if s.lease != nil && s.lease != (noLease{}) {
 		mayHaveBegun := s.out.Kind == Fault || s.out.Kind == Lost
 		unused := s.spawned.IsZero() && !mayHaveBegun
-		tell = s.release(s.lease, unused, time.Since(s.began)-s.waited)
+		if s.out.Kind == Interrupted && s.watchdog.exists() {
+			tell = s.releaseWithin(leaveLimit, s.lease, s.watchdog)
+		} else {
+			tell = s.release(s.lease, unused, time.Since(s.began)-s.waited)
+		}
 	}
 	if s.ran > 0 && s.out.Kind != Fault { // after a fault the status is not known
 		s.out.Status = s.exit
@@ -346,46 +350,6 @@ func (s *supervisor) completeOutcome() *Outcome {
 		s.out.Err = fmt.Errorf("%s: %w; the command was stopped", s.lockText(), s.out.Err)
 	}
 	return nil
-}
-
-// releaseLimit limits each request to a store when a run ends, except a release, which has a limit of its own.
-const releaseLimit = 2 * time.Second
-
-// release gives a slot back. A failure is a warning and changes nothing else. An unused slot loses
-// its hold too: another host may be able to use it. Nothing is printed before tell is called, so
-// that nobody waits for that. age is the time since the grant.
-func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell func()) {
-	failed := func(err error) bool { return err != nil && !errors.Is(err, locks.ErrLost) }
-	hold := r.Request.Hold
-	err := lease.Release(context.Background())
-	var evictErr error
-	grants := grantsOf(lease)
-	if hold > 0 && unused && (!failed(err) || len(grants) > 1) { // only a store with a queue has holds
-		evictErr = r.endHolds(grants)
-	}
-	return func() {
-		switch {
-		case failed(err) && !unused && outlastsLease(hold-age, lease):
-			r.Log(false, "slot given back", "held", hold) // no release would have freed it sooner
-		case failed(err):
-			r.Log(true, "the slot could not be given back", "error", err)
-		case failed(evictErr):
-			r.Log(true, "the slot stays taken for its hold", "error", evictErr)
-		case unused:
-			r.Log(false, "slot given back", "held", time.Duration(0))
-		default:
-			r.Log(false, "slot given back", "held", hold)
-		}
-	}
-}
-
-// outlastsLease reports whether a hold that lasts for so long ends after the lease.
-func outlastsLease(hold time.Duration, lease locks.Lease) bool {
-	left := time.Duration(0)
-	if term := lease.Term(); term.Ends() {
-		left = term.End().Sub(locks.BootTime())
-	}
-	return hold > 0 && hold >= left
 }
 
 // HasTerminal reports whether this process has a controlling terminal, whatever its standard input

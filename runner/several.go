@@ -48,20 +48,6 @@ func grantsOf(lease locks.Lease) (grants []locks.Grant) {
 	return grants
 }
 
-// endHolds ends the holds of slots that were given back unused. A slot that is lost has no hold any more.
-func (r *Run) endHolds(grants []locks.Grant) error {
-	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
-	defer cancel()
-	var all []error
-	for _, g := range grants {
-		err := r.Store.Can.Queue.Evict(ctx, []locks.Ref{g.Ref}, "nothing was begun with it")[0]
-		if err != nil && !errors.Is(err, locks.ErrLost) {
-			all = append(all, err)
-		}
-	}
-	return onOneLine(all)
-}
-
 // onOneLine joins errors, so that they fit on one line of the log (errors.Join writes a line for each).
 func onOneLine(errs []error) (all error) {
 	for _, err := range errs {

@@ -78,7 +78,7 @@ func (s *supervisor) start() *Outcome {
 }
 
 // beginHolds begins the holds of the names that were granted before the last one: they count from the start of
-// the command. An outage is that of a slot that cannot be kept.
+// the command. An outage is that of a slot that cannot be kept. A signal ends the run, as before the grant.
 func (s *supervisor) beginHolds() *Outcome {
 	if s.Request.Hold == 0 || len(s.Earlier) == 0 {
 		return nil
@@ -89,10 +89,39 @@ func (s *supervisor) beginHolds() *Outcome {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	err := s.lease.Hold(ctx)
+	begun := make(chan error, 1)
+	go func() {
+		defer s.Relay.Wake()
+		var err error
+		defer func() { begun <- err }()
+		defer locks.Recover(&err)
+		err = s.lease.Hold(ctx)
+	}()
+	for {
+		select {
+		case err := <-begun:
+			return s.holdsFailed(err)
+		default:
+		}
+		sig, _ := s.Relay.Next(-1)
+		if failed := s.onEarlySignal(sig); failed != nil {
+			cancel()
+			select {
+			case <-begun: // the release follows a question that has ended
+			case <-time.After(leaveLimit):
+			}
+			return failed
+		}
+	}
+}
+
+// holdsFailed returns the outcome of holds that could not begin, or nil if there is no error.
+func (s *supervisor) holdsFailed(err error) *Outcome {
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, new(*locks.PanicError)):
+		return &Outcome{Kind: Fault, Err: err}
 	case errors.As(err, new(*locks.EvictedError)):
 		return s.lostBefore(Busy, takenBack(err))
 	}
@@ -141,23 +170,33 @@ func (s *supervisor) becomeCommand() *Outcome {
 // started.
 func (s *supervisor) takeSignals() *Outcome {
 	for {
-		sig, ok := s.Relay.Next(0)
-		switch {
-		case !ok:
+		sig, hasCome := s.Relay.Next(0)
+		if !hasCome {
 			return nil
-		case s.Relay.Ignored(sig) && sig != unix.SIGTERM:
-		case s.Relay.Ignored(sig) && s.lease.Evicted() == nil:
-		case signals.EndsWaiting(sig):
-			if sig == unix.SIGTERM {
-				if err := s.lease.Evicted(); err != nil {
-					return s.lostBefore(Busy, takenBack(err))
-				}
-			}
-			return interruptedBy(sig)
-		case sig != 0 && sig != unix.SIGCHLD:
-			s.pendingSignals = append(s.pendingSignals, sig)
+		}
+		if failed := s.onEarlySignal(sig); failed != nil {
+			return failed
 		}
 	}
+}
+
+// onEarlySignal handles a signal that came after the grant and before the start of the command. 0 stands for
+// no signal. An outcome ends the run.
+func (s *supervisor) onEarlySignal(sig syscall.Signal) *Outcome {
+	switch {
+	case s.Relay.Ignored(sig) && sig != unix.SIGTERM:
+	case s.Relay.Ignored(sig) && s.lease.Evicted() == nil:
+	case signals.EndsWaiting(sig):
+		if sig == unix.SIGTERM {
+			if err := s.lease.Evicted(); err != nil {
+				return s.lostBefore(Busy, takenBack(err))
+			}
+		}
+		return interruptedBy(sig)
+	case sig != 0 && sig != unix.SIGCHLD:
+		s.pendingSignals = append(s.pendingSignals, sig)
+	}
+	return nil
 }
 
 func notStarted(err error) *Outcome {

@@ -56,6 +56,7 @@ type waiter struct {
 	turn           int                    // the number of names that the run holds, as far as golock has noticed
 	keeper         *renewal.Renewer       // renews the slots of these names; nil if they need no renewal
 	kept           *leases                // what the keeper renews
+	dropped        int                    // the number of names whose slots were given back again
 	isQueuedNoted  bool                   // golock has noticed that the attempt has queued for the next name
 	warned         bool                   // golock has warned of what makes the waiting slower
 	pendingSignals []syscall.Signal       // signals for the command that came while the run waited
@@ -78,9 +79,6 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 		w.Log(false, "waits a random time", "for", pause)
 	}
 	w.begin(pause)
-	if w.Wait > 0 {
-		w.progress.view.Until = w.startsAt.Add(w.Wait)
-	}
 	defer func() { w.finish(lease != nil) }()
 	for {
 		w.noteMade()
@@ -136,11 +134,13 @@ func (w *waiter) finish(hasLease bool) {
 	}
 }
 
-// waitEnds returns when the waiting ends, or zero if it has no limit. As long as the attempt has not
-// queued, tryLimit can be longer than --wait.
+// waitEnds returns when the waiting ends, or zero if it has no limit. A store over a network that was asked
+// for a place limits itself how long it is asked (Request.JoinLimit and LeastAnswer): a question that is
+// under way at the end of --wait is no outage. It gets more time here, in case that it does not end.
 func (w *waiter) waitEnds() time.Time {
-	if w.Wait > 0 && !w.attempt.hasTurn.Load() {
-		return w.startsAt.Add(max(w.Wait, w.tryLimit()))
+	isAsking := w.Store.IsNetworked && w.attempt.queued.Load() == nil
+	if w.Wait > 0 && isAsking {
+		return w.progress.view.Until.Add(answerLimitNoWait)
 	}
 	return w.progress.view.Until
 }
@@ -261,20 +261,30 @@ func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 // leave gives up, and releases a slot that was granted too late. The error says that the slot or
 // the place in the queue was evicted. leave reads the eviction first, because others may use the
 // record once the run has given up.
+//
+// A store over a network is asked for all of that at the same time, because it may not answer.
 func (w *waiter) leave(limit time.Duration) (evicted error) {
+	began := time.Now()
 	evicted = w.attempt.evicted()
+	endDrop := func(time.Duration) {}
+	if w.Store.IsNetworked {
+		w.attempt.cancel()
+		endDrop = w.beginDrop()
+	}
 	lease, err := w.giveUp(limit)
+	rest := max(limit-time.Since(began), leaveLimit/4)
 	switch {
 	case lease != nil:
 		if evicted == nil {
 			evicted = lease.Evicted()
 		}
-		w.release(lease, true, 0)()
+		w.releaseWithin(rest, lease, w.watchdog)()
 		return evicted
 	case errors.As(err, new(*locks.EvictedError)):
 		evicted = err
 	}
-	w.dropHeld()
+	endDrop(rest)
+	w.beginDrop()(rest) // a slot may have been granted just before the end of the attempt
 	return evicted
 }
 

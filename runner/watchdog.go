@@ -231,6 +231,20 @@ func (w *watchdog) dismiss() {
 	w.pid = 0
 }
 
+// takeOver makes the watchdog give the slots back, as if golock was killed, and golock does not wait for it.
+// With endsHolds it also ends their holds. takeOver reports whether there is a watchdog.
+func (w *watchdog) takeOver(endsHolds bool) bool {
+	if !w.exists() {
+		return false
+	}
+	if endsHolds {
+		w.send(msgEndHolds, 0)
+	}
+	w.closeSocket()
+	w.pid = 0
+	return true
+}
+
 // killTree ends a watchdog that may have started the command, and all descendants.
 func (w *watchdog) killTree() {
 	w.dismiss()

@@ -139,6 +139,8 @@ func (w *watchdogProcess) obey() {
 		switch m.kind {
 		case msgLeaseRef:
 			w.lease.url, w.lease.ids = m.texts[0], m.texts[1:]
+		case msgEndHolds:
+			w.lease.endsHolds = true
 		case msgStart:
 			w.deadline = locks.Instant(m.number)
 			w.start(m.texts)

@@ -25,6 +25,7 @@ const (
 	msgStart                           // number: the deadline; texts: variables for the command
 	msgDeadline                        // number: the deadline, on CLOCK_BOOTTIME
 	msgReap                            // golock knows of the command's end
+	msgEndHolds                        // the slots were not used: their holds end with the release
 
 	// messages from the watchdog to golock
 	msgStarted   // number: the command's process

@@ -12,8 +12,9 @@ import (
 // store that has not been reached is given up after Request.Reach. A store that has taken a connection
 // has NewcomerAttempt for its first answer. A store that refuses for a reason that passes has
 // Request.Refusals, from the first refusal on. A store that has answered otherwise can be reached, so it
-// is asked until ctx ends. A nil patience has no limit.
+// is asked for Request.JoinLimit. A nil patience has no limit.
 type patience struct {
+	attempts context.Context // of each attempt; it may last longer than the time in which attempts begin
 	end      func()
 	refusals time.Duration // 0 if refusals have no limit
 
@@ -29,10 +30,23 @@ type patience struct {
 // long ago. However long it did not run, that counts as one part.
 const reachPart = 100 * time.Millisecond
 
-// newPatience returns the patience of a request. bounded ends when the store has not answered in time.
+// newPatience returns the patience of a request. bounded ends when no further attempt is made.
 func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded context.Context, stop func()) {
-	bounded, cancel := context.WithCancel(ctx)
-	p = &patience{end: cancel, refusals: r.Refusals, left: r.Reach}
+	attempts, endAttempts := context.WithCancel(ctx)
+	limited, endLimit := attempts, func() {}
+	if r.JoinLimit > 0 {
+		limited, endLimit = context.WithTimeout(attempts, r.JoinLimit)
+	}
+	bounded, cancel := context.WithCancel(limited)
+	p = &patience{attempts: bounded, end: cancel, refusals: r.Refusals, left: r.Reach}
+	if r.LeastAnswer > 0 {
+		p.attempts = attempts
+		go func() {
+			defer endAttempts()
+			pauseInParts(attempts, r.LeastAnswer)
+			<-bounded.Done()
+		}()
+	}
 	if r.Reach > 0 {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -43,7 +57,24 @@ func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded co
 		defer p.mu.Unlock()
 		p.stop()
 		cancel()
+		endLimit()
+		endAttempts()
 	}
+}
+
+// pauseInParts sleeps until ctx ends, or for d, which it counts in parts.
+func pauseInParts(ctx context.Context, d time.Duration) {
+	for ; d > 0 && ctx.Err() == nil; d -= reachPart {
+		Pause(ctx, min(reachPart, d))
+	}
+}
+
+// contextOfAttempt returns the context of an attempt of a request with ctx.
+func (p *patience) contextOfAttempt(ctx context.Context) context.Context {
+	if p == nil {
+		return ctx
+	}
+	return p.attempts
 }
 
 // count begins to count the time that is left. The caller has locked mu.

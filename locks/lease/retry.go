@@ -173,7 +173,7 @@ func request(ctx context.Context, store string, e Entry, s queue.Step, limit *pa
 		isFinal = func(err error) bool { return !IsTemporary(err) }
 	}
 	err = retry(ctx, store, isFinal, limit, func() (err error) {
-		a, sent, err = e.Ask(ctx, s)
+		a, sent, err = e.Ask(limit.contextOfAttempt(ctx), s)
 		doubtful = doubtful || a.Doubtful || err != nil && !IsFinal(err)
 		return err
 	})

@@ -15,16 +15,23 @@ import (
 // grant.
 type script struct {
 	began  time.Time
-	queues bool // the first answer is a place in the queue
+	queues bool          // the first answer is a place in the queue
+	slow   time.Duration // how long each answer takes
 	errs   []error
 	asked  []time.Duration // when it was asked, since it began
 }
 
-func (s *script) Ask(_ context.Context, step queue.Step) (Answer, locks.Instant, error) {
+func (s *script) Ask(ctx context.Context, step queue.Step) (Answer, locks.Instant, error) {
 	if step != queue.Join {
 		return Answer{Outcome: queue.Outcome{Verdict: queue.Released, Existed: true}}, 0, nil
 	}
 	s.asked = append(s.asked, time.Since(s.began))
+	if s.slow > 0 {
+		Pause(ctx, s.slow)
+		if ctx.Err() != nil {
+			return Answer{}, 0, NoAnswer{Cause: ctx.Err()}
+		}
+	}
 	if s.queues && len(s.asked) == 1 {
 		return Answer{Outcome: queue.Outcome{Verdict: queue.Queued, Place: 30}}, 0, nil
 	}
@@ -67,8 +74,10 @@ func TestPatience(t *testing.T) {
 	const s = time.Second
 	noWait := locks.Request{Reach: 2 * s, Refusals: 10 * s, JoinLimit: 30 * s}
 	waits := locks.Request{Reach: 10 * s}
+	waitsBriefly := locks.Request{Reach: s / 5, JoinLimit: s / 5, LeastAnswer: 2 * s}
 	for _, c := range []struct {
 		what     string
+		slow     time.Duration
 		errs     []error
 		request  locks.Request
 		limit    time.Duration
@@ -76,23 +85,28 @@ func TestPatience(t *testing.T) {
 		answered bool          // as the error says
 		granted  bool
 	}{
-		{"nobody answers -n", []error{errAway}, noWait, 0, 2 * s, 2 * s, false, false},
-		{"nobody answers", []error{errAway}, waits, 60 * s, 10 * s, 10 * s, false, false},
-		{"no connection is left for -n", []error{errNoRoom}, noWait, 0, 10 * s, 10 * s, true, false},
-		{"no connection is left", []error{errNoRoom}, waits, 60 * s, 60 * s, 60 * s, true, false},
-		{"no connection is left for a short --wait", []error{errNoRoom}, waits, 3 * s, 3 * s, 3 * s, true, false},
-		{"it refuses, then it is away", []error{errNoRoom, errAway}, noWait, 0, 10 * s, 10 * s, false, false},
-		{"it is away, then it refuses", []error{errAway, errNoRoom}, noWait, 0, 10 * s, 12 * s, true, false},
-		{"connections get free", []error{errNoRoom, errNoRoom, errNoRoom, errNoRoom, nil}, noWait, 0, 0, 4 * s, false, true},
-		{"only a standby answers", []error{errStandby}, noWait, 0, 2 * s, 2 * s, true, false},
-		{"a standby becomes the primary", []error{errStandby, nil}, noWait, 0, 0, s, false, true},
-		{"it refuses for good", []error{errNoRoom, errForGood}, noWait, 0, 0, s, false, false},
-		{"its disk is full", []error{errDisk}, waits, 60 * s, 0, 0, true, false},
+		{"nobody answers -n", 0, []error{errAway}, noWait, 0, 2 * s, 2 * s, false, false},
+		{"nobody answers", 0, []error{errAway}, waits, 60 * s, 10 * s, 10 * s, false, false},
+		{"no connection is left for -n", 0, []error{errNoRoom}, noWait, 0, 10 * s, 10 * s, true, false},
+		{"no connection is left", 0, []error{errNoRoom}, waits, 60 * s, 60 * s, 60 * s, true, false},
+		{"no connection is left for a short --wait", 0, []error{errNoRoom}, waits, 3 * s, 3 * s, 3 * s, true, false},
+		{"it refuses, then it is away", 0, []error{errNoRoom, errAway}, noWait, 0, 10 * s, 10 * s, false, false},
+		{"it is away, then it refuses", 0, []error{errAway, errNoRoom}, noWait, 0, 10 * s, 12 * s, true, false},
+		{"connections get free", 0, []error{errNoRoom, errNoRoom, errNoRoom, errNoRoom, nil}, noWait, 0, 0, 4 * s, false, true},
+		{"only a standby answers", 0, []error{errStandby}, noWait, 0, 2 * s, 2 * s, true, false},
+		{"a standby becomes the primary", 0, []error{errStandby, nil}, noWait, 0, 0, s, false, true},
+		{"it refuses for good", 0, []error{errNoRoom, errForGood}, noWait, 0, 0, s, false, false},
+		{"its disk is full", 0, []error{errDisk}, waits, 60 * s, 0, 0, true, false},
+		{"nobody answers a short --wait", 0, []error{errAway}, waitsBriefly, 0, s / 5, s / 5, false, false},
+		{"no connection is left for a brief --wait", 0, []error{errNoRoom}, waitsBriefly, 0, s / 5, s / 5, true, false},
+		{"it answers later than --wait", s, []error{nil}, waitsBriefly, 0, s, s, false, true},
+		{"it refuses later than --wait", s, []error{errNoRoom, nil}, waitsBriefly, 0, s, s, true, false},
+		{"it does not answer a short --wait", time.Minute, []error{nil}, waitsBriefly, 0, 2 * s, 2 * s, false, false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				entry := &script{errs: c.errs}
+				entry := &script{slow: c.slow, errs: c.errs}
 				err := join(entry, c.request, c.limit)
 				took := time.Since(began)
 				outage, _ := errors.AsType[*locks.OutageError](err)

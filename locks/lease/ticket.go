@@ -32,11 +32,6 @@ func (s *Engine) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 	if r.AtOnce {
 		return nil, locks.ErrWouldBlock
 	}
-	if r.JoinLimit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.JoinLimit)
-		defer cancel()
-	}
 	limit, bounded, stop := newPatience(ctx, &r)
 	defer stop()
 	r.Connected, r.Answered = limit.connected, limit.answered

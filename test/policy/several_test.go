@@ -137,6 +137,10 @@ func TestGivenBackUnused(t *testing.T) {
 			end(p)
 			w.areFree("a")
 		}
+		// Inside a run that holds z nobody waits for b first.
+		inside := append([]string{"run", "--store", w.Store, "--name", "z", "--name", "b", "--wait", "50"}, "--", "touch", "ran")
+		w.Lock("z", slices.Concat([]string{"--", testkit.Golock}, inside)...).Run().Expect(t, 64, `golock: "z" is held by the enclosing run`)
+		w.areFree("z")
 		if w.Exists("ran") || len(w.List("b")) != 1 {
 			t.Error("a command ran, or a waiter is left")
 		}
@@ -198,7 +202,8 @@ func TestHoldOfSeveralNames(t *testing.T) {
 }
 
 // An outage while the run waits for a name ends the run when the lease of the one before is over. One at the start of
-// the hold does so too. A release without an answer neither hangs nor hides that of the other name.
+// the hold does so too. A release without an answer neither hangs nor hides that of the other name. A store whose
+// answers take longer than --wait is not away.
 func TestOutagesWithSeveralNames(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t))
@@ -219,6 +224,14 @@ func TestOutagesWithSeveralNames(t *testing.T) {
 	pair := []string{"a", "b"}
 
 	holder := direct.Hold("b")
+	proxy.Judge(func(mode string) redistest.Verdict {
+		if mode == "join" {
+			time.Sleep(500 * time.Millisecond) // more than --wait
+		}
+		return redistest.Pass
+	})
+	w.run(pair, "--wait", "0.2", "--", "touch", "ran").Run().Expect(t, 75, `golock: "b" is busy: held by`)
+
 	p := w.run(pair, "--ttl", "4", "--", "touch", "ran").Begin()
 	direct.holdsAndWaits()
 	judge("renew")
@@ -239,4 +252,56 @@ func TestOutagesWithSeveralNames(t *testing.T) {
 	testkit.Lasted(t, began, time.Second, 20*time.Second)
 	proxy.Judge(nil)
 	direct.areFree("a", "b")
+}
+
+// A signal ends a run at once that holds a name, or whose holds begin, though the store does not answer. The
+// watchdog gives back what the run could not, and ends the holds that have begun.
+func TestSignalsDuringOutages(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t))
+	prefix := "&prefix=signals" + strconv.Itoa(os.Getpid())
+	w := &world{testkit.New(t, proxy.URL()+prefix)}
+	direct := &world{testkit.OnStore(t, redistest.Shared(t).URL("quarantine=0")+prefix)}
+	pair := []string{"a", "b"}
+	var isAway atomic.Bool
+	holds := make(chan int, 100)
+	proxy.Judge(func(mode string) redistest.Verdict {
+		switch {
+		case mode == "hold":
+			holds <- 1
+			if len(holds) == 1 {
+				return redistest.LoseReply // this hold has begun
+			}
+			return redistest.Hang
+		case mode == "release" && isAway.Load():
+			return redistest.Lose
+		}
+		return redistest.Pass
+	})
+	ends := func(p *testkit.Process, sig syscall.Signal) {
+		t.Helper()
+		isAway.Store(true)
+		p.Signal(sig)
+		r := p.DiesOf(sig)
+		isAway.Store(false)
+		if !strings.Contains(r.Stderr, "no answer in time: the watchdog tries for another") {
+			t.Errorf("it waited for the store: %v", r)
+		}
+		direct.areFree("a")
+	}
+
+	holder := direct.Hold("b")
+	p := w.run(pair, "--ttl", "1h", "--", "touch", "ran").Begin()
+	direct.holdsAndWaits()
+	ends(p, syscall.SIGINT)
+	holder.Finish()
+
+	p = w.run(pair, "--ttl", "1h", "--hold", "1h", "--", "touch", "ran").Begin()
+	w.Eventually("a hold has begun, and is asked for again", func() bool { return len(holds) > 2 })
+	ends(p, syscall.SIGTERM)
+	direct.areFree("b")
+	if w.Exists("ran") {
+		t.Error("the command ran")
+	}
+	w.NoneLeft()
 }
