@@ -93,6 +93,10 @@ func TestHomeByGetent(t *testing.T) {
 		if err != nil || (c.failure != "") != (len(v.Warnings) == 1 && v.Warnings[0] == c.failure) {
 			t.Errorf("%s: warnings %q, %v", c.script, v.Warnings, err)
 		}
+		isUnknown := c.path == "" && c.failure == ""
+		if isNoted := len(v.Notes) == 1 && strings.Contains(v.Notes[0], "has no home directory of user 4711"); isNoted != isUnknown {
+			t.Errorf("%s: notes %q", c.script, v.Notes)
+		}
 	}
 }
 
