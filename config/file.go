@@ -71,7 +71,7 @@ func (f Files) Read(path string) (c Content, err error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	})
 	if isMissing(err) {
-		return c, err
+		return c, missing(path, err)
 	}
 	if err != nil {
 		return c, fmt.Errorf("the file cannot be opened: %w", err)
@@ -114,7 +114,8 @@ func isOutOfReach(err error) bool {
 		return false
 	}
 	switch errno {
-	case syscall.EACCES, syscall.EPERM, // the home directory of another user
+	case syscall.ENOENT, // the target of a symbolic link, see missing
+		syscall.EACCES, syscall.EPERM, // the home directory of another user
 		syscall.EREMOTEIO, syscall.ESTALE, syscall.ENOTCONN, syscall.ETIMEDOUT, // a home directory on a network
 		syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ECONNABORTED, syscall.ENODEV:
 		return true
@@ -134,4 +135,21 @@ func isHiddenOnPurpose(path string) bool {
 	return false
 }
 
+// missing returns err, or another error if a symbolic link without a target is why the path leads
+// nowhere: somebody wants a file there, and it may name another store.
+func missing(path string, err error) error {
+	for above := path; above != filepath.Dir(above); above = filepath.Dir(above) {
+		var st syscall.Stat_t
+		if syscall.Lstat(above, &st) != nil {
+			continue
+		}
+		if st.Mode&syscall.S_IFMT != syscall.S_IFLNK {
+			return err
+		}
+		return fmt.Errorf("the symbolic link %s leads nowhere: %w", above, err)
+	}
+	return err
+}
+
+// isMissing reports whether an error of Read says that there is no file.
 func isMissing(err error) bool { return err == syscall.ENOENT || err == syscall.ENOTDIR }

@@ -318,6 +318,26 @@ func TestHiddenFile(t *testing.T) {
 	}
 }
 
+// A symbolic link that leads nowhere is not a missing file: what it should lead to may name another store.
+func TestLinkWithoutTarget(t *testing.T) {
+	h := newHost(t)
+	home := strings.TrimSuffix(h.user, "/"+h.files.User)
+	testkit.Must(t, os.MkdirAll(home, 0o755))
+	for _, link := range []string{h.user, filepath.Dir(h.user), filepath.Join(home, ".config")} {
+		testkit.Must(t, os.MkdirAll(filepath.Dir(link), 0o755))
+		symlink("none")(t, link)
+		v, err := h.resolve(nil, nil)
+		want := h.user + ": the symbolic link " + link + " leads nowhere: "
+		if err != nil || len(v.Warnings) != 1 || !strings.HasPrefix(v.Warnings[0], want) {
+			t.Errorf("%s: %+v, %v: expected a warning", link, v, err)
+		}
+		testkit.Must(t, errors.Join(os.Remove(link), os.RemoveAll(filepath.Join(home, ".config"))))
+	}
+	symlink("none")(t, h.system)
+	_, err := h.resolve(nil, nil)
+	wantError(t, err, h.system+": the symbolic link "+h.system+" leads nowhere: no such file or directory", false)
+}
+
 // asStranger calls a function as a user who is not root: root reads everything.
 func asStranger(t *testing.T, f func()) {
 	t.Helper()
