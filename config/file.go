@@ -22,7 +22,7 @@ type Files struct {
 	User   string           // the path of the user's file below the home directory
 	Users  passwd.Databases // who the user is
 	UID    int              // the user who may own files; root may too
-	Home   int              // the user whose home directory counts: UID, as it is outside of a user namespace
+	Home   int              // the user whose home directory counts: UID, as it is outside of a user namespace, or userns.Unknown
 }
 
 // HostFiles returns the files of this host for the effective user. It reads no environment variable,
@@ -41,6 +41,9 @@ func HostFiles() Files {
 // unknown or has no home directory. The home directory comes from the password database; package
 // os/user would fall back to $HOME.
 func (f Files) UserFile() (path string, err error) {
+	if f.Home == userns.Unknown {
+		return "", errors.New("this user namespace hides which user of the host runs golock, so no user's configuration file counts")
+	}
 	user, err := f.Users.User(f.Home)
 	switch {
 	case err == passwd.ErrUnknown:
