@@ -238,6 +238,10 @@ func (v *Values) load(files Files) (all []*file, err error) {
 	if err != nil {
 		v.Warnings = append(v.Warnings, err.Error())
 	}
+	if path == "" && err == nil {
+		// A directory service that is down, such as sssd, lets getent say that there is no such user.
+		v.Notes = append(v.Notes, fmt.Sprintf("the password database has no home directory of user %d, so no user's configuration file counts", files.Home))
+	}
 	if path != "" {
 		all, err = v.append(all, files, path)
 		if isOutOfReach(err) {

@@ -22,7 +22,7 @@ type Files struct {
 	User   string           // the path of the user's file below the home directory
 	Users  passwd.Databases // who the user is
 	UID    int              // the user who may own files; root may too
-	Home   int              // the user whose home directory counts: UID, as it is outside of a user namespace
+	Home   int              // the user whose home directory counts: UID, as it is outside of a user namespace, or userns.Unknown
 }
 
 // HostFiles returns the files of this host for the effective user. It reads no environment variable,
@@ -41,6 +41,9 @@ func HostFiles() Files {
 // unknown or has no home directory. The home directory comes from the password database; package
 // os/user would fall back to $HOME.
 func (f Files) UserFile() (path string, err error) {
+	if f.Home == userns.Unknown {
+		return "", errors.New("this user namespace hides which user of the host runs golock, so no user's configuration file counts")
+	}
 	user, err := f.Users.User(f.Home)
 	switch {
 	case err == passwd.ErrUnknown:
@@ -71,7 +74,7 @@ func (f Files) Read(path string) (c Content, err error) {
 		return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	})
 	if isMissing(err) {
-		return c, err
+		return c, missing(path, err)
 	}
 	if err != nil {
 		return c, fmt.Errorf("the file cannot be opened: %w", err)
@@ -114,7 +117,8 @@ func isOutOfReach(err error) bool {
 		return false
 	}
 	switch errno {
-	case syscall.EACCES, syscall.EPERM, // the home directory of another user
+	case syscall.ENOENT, // the target of a symbolic link, see missing
+		syscall.EACCES, syscall.EPERM, // the home directory of another user
 		syscall.EREMOTEIO, syscall.ESTALE, syscall.ENOTCONN, syscall.ETIMEDOUT, // a home directory on a network
 		syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ECONNABORTED, syscall.ENODEV:
 		return true
@@ -134,4 +138,21 @@ func isHiddenOnPurpose(path string) bool {
 	return false
 }
 
+// missing returns err, or another error if a symbolic link without a target is why the path leads
+// nowhere: somebody wants a file there, and it may name another store.
+func missing(path string, err error) error {
+	for above := path; above != filepath.Dir(above); above = filepath.Dir(above) {
+		var st syscall.Stat_t
+		if syscall.Lstat(above, &st) != nil {
+			continue
+		}
+		if st.Mode&syscall.S_IFMT != syscall.S_IFLNK {
+			return err
+		}
+		return fmt.Errorf("the symbolic link %s leads nowhere: %w", above, err)
+	}
+	return err
+}
+
+// isMissing reports whether an error of Read says that there is no file.
 func isMissing(err error) bool { return err == syscall.ENOENT || err == syscall.ENOTDIR }

@@ -93,6 +93,10 @@ func TestHomeByGetent(t *testing.T) {
 		if err != nil || (c.failure != "") != (len(v.Warnings) == 1 && v.Warnings[0] == c.failure) {
 			t.Errorf("%s: warnings %q, %v", c.script, v.Warnings, err)
 		}
+		isUnknown := c.path == "" && c.failure == ""
+		if isNoted := len(v.Notes) == 1 && strings.Contains(v.Notes[0], "has no home directory of user 4711"); isNoted != isUnknown {
+			t.Errorf("%s: notes %q", c.script, v.Notes)
+		}
 	}
 }
 
@@ -312,6 +316,26 @@ func TestHiddenFile(t *testing.T) {
 		}
 		testkit.Must(t, os.Chmod(filepath.Dir(user), 0o755))
 	}
+}
+
+// A symbolic link that leads nowhere is not a missing file: what it should lead to may name another store.
+func TestLinkWithoutTarget(t *testing.T) {
+	h := newHost(t)
+	home := strings.TrimSuffix(h.user, "/"+h.files.User)
+	testkit.Must(t, os.MkdirAll(home, 0o755))
+	for _, link := range []string{h.user, filepath.Dir(h.user), filepath.Join(home, ".config")} {
+		testkit.Must(t, os.MkdirAll(filepath.Dir(link), 0o755))
+		symlink("none")(t, link)
+		v, err := h.resolve(nil, nil)
+		want := h.user + ": the symbolic link " + link + " leads nowhere: "
+		if err != nil || len(v.Warnings) != 1 || !strings.HasPrefix(v.Warnings[0], want) {
+			t.Errorf("%s: %+v, %v: expected a warning", link, v, err)
+		}
+		testkit.Must(t, errors.Join(os.Remove(link), os.RemoveAll(filepath.Join(home, ".config"))))
+	}
+	symlink("none")(t, h.system)
+	_, err := h.resolve(nil, nil)
+	wantError(t, err, h.system+": the symbolic link "+h.system+" leads nowhere: no such file or directory", false)
 }
 
 // asStranger calls a function as a user who is not root: root reads everything.

@@ -50,16 +50,22 @@ func StandsForOthers(uid int) bool {
 	return uint32(uid) == overflowID() && procfs.Namespace("user") != initial
 }
 
+// Unknown is the result of [RealUser] if it cannot be told.
+const Unknown = -1
+
 // RealUser returns the ID that uid has outside of a user namespace that does not map root (unshare
 // -r, bwrap). Such a namespace uses the files of the host, so the user of the host counts. Elsewhere,
 // as in a container with a root of its own, RealUser returns uid.
+//
+// It returns Unknown for a user without a mapping (unshare -U), and in a namespace inside another one,
+// which bwrap makes for --dev: the map says who the user is in the namespace between, where it is root.
 func RealUser(uid int) int {
 	if _, isMapped := Root(); isMapped {
 		return uid
 	}
 	text, err := procfs.Read("/proc/self/uid_map", 512)
 	if err != nil {
-		return uid
+		return Unknown
 	}
 	for line := range strings.Lines(text) {
 		// first ID inside, first ID outside, length
@@ -73,9 +79,15 @@ func RealUser(uid int) int {
 		if err1 != nil || err2 != nil || err3 != nil {
 			continue
 		}
-		if distance := int64(uid) - inside; distance >= 0 && distance < length {
-			return int(outside + distance)
+		distance := int64(uid) - inside
+		if distance < 0 || distance >= length {
+			continue
 		}
+		real := outside + distance
+		if real == 0 { // not root of the host, which this namespace does not map
+			return Unknown
+		}
+		return int(real)
 	}
-	return uid
+	return Unknown
 }

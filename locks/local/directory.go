@@ -29,7 +29,7 @@ type directory struct {
 type roots struct {
 	run, lock, tmp string
 	euid           int    // who runs golock
-	user           int    // the user whose directory it is: euid, as it is outside of a user namespace
+	user           int    // the user whose directory it is: euid, as it is outside of a user namespace, or userns.Unknown
 	root           uint32 // owner of root's directories
 	mountOf        func(path string) (locks.Mount, error)
 	isPrivate      func(path string) bool // see isPrivate
@@ -55,6 +55,9 @@ func (r roots) parents() [3]parent {
 // login shell use the same one. It is the first that exists and belongs to the user. If none
 // exists, it is in the first parent that is safe.
 func (r roots) pick() (string, error) {
+	if r.user == userns.Unknown {
+		return r.pickByOwner()
+	}
 	uid := strconv.Itoa(r.user)
 	for _, p := range r.parents() {
 		path := p.path + "/" + p.prefix + uid
@@ -88,6 +91,27 @@ func (r roots) pick() (string, error) {
 		Path: r.lock, Hint: "name a directory with --store local:///DIR",
 		Err: fmt.Errorf("no place for lock files: neither it nor %s nor %s is root's and open to all "+
 			"with the sticky bit", prepared, r.tmp),
+	}
+}
+
+// pickByOwner chooses the default directory of a user whose ID on the host cannot be told: the one that
+// belongs to the user, if a run outside of the user namespace has made it. It makes none. Under the ID of
+// this namespace the directory would be that of another user.
+func (r roots) pickByOwner() (string, error) {
+	for _, p := range r.parents() {
+		if !r.isSafe(p) {
+			continue
+		}
+		for _, path := range directoriesIn(p) {
+			var st unix.Stat_t
+			if unix.Lstat(path, &st) == nil && st.Uid == uint32(r.euid) && st.Uid != r.root {
+				return path, r.checkTmp(p)
+			}
+		}
+	}
+	return "", &locks.PathError{
+		Path: r.lock, Err: errors.New("this user namespace hides which user of the host runs golock, and so the user's lock directory"),
+		Hint: "run golock once outside of the namespace and show it " + r.run + " and " + r.tmp + "; or name a directory with --store local:///DIR",
 	}
 }
 
@@ -197,15 +221,24 @@ func DefaultDirectory(create bool) (string, error) {
 // does not belong to the user in its name.
 func Directories() (paths []string) {
 	for _, p := range systemRoots().parents() {
-		entries, _ := os.ReadDir(p.path)
-		for _, e := range entries {
-			digits, ok := strings.CutPrefix(e.Name(), p.prefix)
-			uid, err := strconv.ParseUint(digits, 10, 32)
-			path := p.path + "/" + e.Name()
+		for _, path := range directoriesIn(p) {
 			var st unix.Stat_t
-			if ok && err == nil && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && uint64(st.Uid) == uid {
+			uid := strings.TrimPrefix(filepath.Base(path), p.prefix)
+			if unix.Lstat(path, &st) == nil && strconv.FormatUint(uint64(st.Uid), 10) == uid {
 				paths = append(paths, path)
 			}
+		}
+	}
+	return paths
+}
+
+// directoriesIn returns the directories in a parent that have the name of a default directory.
+func directoriesIn(p parent) (paths []string) {
+	entries, _ := os.ReadDir(p.path)
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(e.Name(), p.prefix)
+		if _, err := strconv.ParseUint(digits, 10, 32); ok && err == nil && e.IsDir() {
+			paths = append(paths, p.path+"/"+e.Name())
 		}
 	}
 	return paths

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"golock/internal/userns"
 	"golock/locks"
 	"golock/locks/locktest"
 	"golock/test/testkit"
@@ -107,6 +108,29 @@ func TestDefaultDirectory(t *testing.T) {
 				return
 			}
 			if err != nil || got != filepath.Join(base, tt.want) {
+				t.Errorf("pick = %q, %v; want %s", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// A user whose ID on the host is hidden gets the directory that belongs to the user, and no new one.
+func TestDefaultDirectoryOfHiddenUser(t *testing.T) {
+	const parents = "run 755,run/golock 1777,run/lock 1777,run/golock/7 700 7,"
+	for _, tt := range []struct{ name, line, want string }{
+		{"made outside", "run/lock/golock-4711 700 4242", "run/lock/golock-4711"},
+		{"made outside, preferred", "run/golock/4711 700 4242", "run/golock/4711"},
+		{"not made", "run/lock/golock-4242 700 7", ""},
+		{"of another name", "run/lock/golock-x 700 4242", ""},
+		{"not a directory", "run/lock/golock-4711 file 4242", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := makeRoots(t, somebody, strings.Split(parents+tt.line, ",")...)
+			r.user = userns.Unknown
+			got, err := r.pick()
+			if tt.want == "" {
+				locktest.ExpectError(t, err, "hides which user", "run golock once outside", "--store")
+			} else if err != nil || got != filepath.Join(filepath.Dir(r.run), tt.want) {
 				t.Errorf("pick = %q, %v; want %s", got, err, tt.want)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
 
 	"golock/internal/spelling"
 	"golock/locks"
@@ -53,6 +54,12 @@ var ErrNotLinked = errors.New("this golock has no clients for servers")
 // Store makes the store of a URL. It does no I/O. An error names the part of the URL that is wrong
 // and shows no secrets. Upper case is allowed in schemes.
 func Store(address string) (locks.Store, error) {
+	// In a path it would be another lock: a secret may have a second line.
+	for _, r := range address {
+		if unicode.IsControl(r) {
+			return nil, fmt.Errorf("contains the control character %U: expected one URL on one line", r)
+		}
+	}
 	scheme, _, _ := strings.Cut(address, ":")
 	rest := address[len(scheme):]
 	scheme = strings.ToLower(scheme)

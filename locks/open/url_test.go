@@ -60,7 +60,7 @@ func TestURLs(t *testing.T) {
 		{"ETCD://h", "etcd://h"},
 		{"etcd://me:s3cret@h1,[::1]:7/a%20b/c?dial_timeout=1s", "etcd://me@h1,[::1]:7/a%20b/c?dial_timeout=1s"},
 		{"etcds://h?ca=/a b&server-name=n", "etcds://h?ca=/a%20b&server-name=n"},
-		{"postgres://u:s3cret@/é?host=/run/\x1b\xff", "postgres://u@/%C3%A9?host=/run/%1B%FF"},
+		{"postgres://u:s3cret@/é?host=/run/%1B\xff", "postgres://u@/%C3%A9?host=/run/%1B%FF"},
 	} {
 		s, err := open.Store(tt.in)
 		if err != nil {
@@ -89,6 +89,9 @@ func TestBadURLs(t *testing.T) {
 		{"postgresql+psycopg2://me:s3cret@h/d", "did you mean postgresql://?"},
 		{"mysql+pymysql://me:s3cret@h/d", "did you mean mysql://?"},
 		{"/var/lock/my jobs", "did you mean local:///var/lock/my%20jobs, a directory of locks, or flock:///var/lock/my%20jobs, one lock file?"},
+		{"local:///d\nlocal:///other", "contains the control character U+000A"},
+		{"flock:///d\u0085", "contains the control character U+0085"},
+		{"redis://:s3cret@h\r\n/0", "contains the control character U+000D"},
 		{"/1@s3cret:h", "begins with no scheme"},
 		{"./dir", "begins with no scheme"},
 		{"localhost:6379", "begins with no scheme"},
@@ -187,7 +190,7 @@ func TestBadURLs(t *testing.T) {
 		{"mysql://", "database"},
 		{"mysql://h", "database"},
 		{"mysql://h/", "database"},
-		{"mysql://h/a\nb", "database"},
+		{"mysql://h/a%0Ab", "database"},
 		{"mysql://h/%00", "database"},
 		{"mysql://h/%zz", "database"},
 		{"mysql:///d", "host"},
@@ -195,7 +198,7 @@ func TestBadURLs(t *testing.T) {
 		{"mysql://a,/d", "host"},
 		{"mysql://h h/d", `host "h h"`},
 		{"mysql://h%20/d", "host"},
-		{"mysql://h\nx/d", "host"},
+		{"mysql://h%0Ax/d", "host"},
 		{"mysql://h:x/d", `port of host "h"`},
 		{"mysql://h:0/d", "port"},
 		{"mysql://h:70000/d", "port"},
