@@ -205,3 +205,11 @@ func TestCluster(t *testing.T) {
 	}
 	locktest.Release(t, next)
 }
+
+// A lease outlives a bad network and the loss of its connection.
+func TestFarAway(t *testing.T) {
+	t.Parallel()
+	locktest.KeepsFarAway(t, etcdtest.Shared(t).Addr(), func(address string) locks.Store {
+		return open(t, "etcd://"+address)
+	})
+}

@@ -11,13 +11,12 @@ import (
 	"golock/runner/renewal"
 )
 
-// FarAway is a way to a server with a round trip of 200 ms.
-var FarAway = server.Way{Delay: 100 * time.Millisecond}
-
-// KeepsFarAway keeps a slot of the store behind a proxy, as a run does. The lease must outlive the loss
-// of all connections.
-func KeepsFarAway(t *testing.T, s locks.Store, p *server.FarProxy) {
+// KeepsFarAway keeps a slot on a server that is far away, as a run does. The lease must outlive the loss of
+// all connections. open opens the store at another address than the server's.
+func KeepsFarAway(t *testing.T, address string, open func(address string) locks.Store) {
 	t.Helper()
+	p := server.NewFarProxy(t, address, server.Way{Delay: 100 * time.Millisecond}) // a round trip of 200 ms
+	s := open(p.Addr())
 	// A renewal in NearRenewalLimit of this TTL could not connect to a SQL server. A busy machine has twice the
 	// time that a renewal needs; what is just enough is shown in virtual time (package renewal).
 	const ttl = 8 * time.Second

@@ -252,3 +252,11 @@ func TestOutOfMemory(t *testing.T) {
 	locktest.Release(t, l)
 	locktest.Renew(t, w.ExpectGrant())
 }
+
+// A lease outlives a bad network and the loss of its connection.
+func TestFarAway(t *testing.T) {
+	t.Parallel()
+	locktest.KeepsFarAway(t, redistest.Shared(t).Addr(), func(address string) locks.Store {
+		return open(t, "redis://"+address+"?quarantine=0")
+	})
+}

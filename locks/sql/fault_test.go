@@ -310,3 +310,13 @@ func TestLeaveOverItsConnection(t *testing.T) {
 		return len(b.exec(t, "SELECT 1 FROM golock WHERE state='W'")) == 0
 	})
 }
+
+// A lease outlives a bad network and the loss of its connection.
+func TestFarAway(t *testing.T) {
+	both(t, func(t *testing.T, f family) {
+		b := f.made(t)
+		locktest.KeepsFarAway(t, b.server.Addr(), func(address string) locks.Store {
+			return b.openURL(t, sqltest.URLAt(b.server, address, b.name, "quarantine=0"))
+		})
+	})
+}

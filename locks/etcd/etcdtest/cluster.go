@@ -50,7 +50,7 @@ func StartClusterAt(t testing.TB, sites []server.Site, options ...string) *Clust
 	for i, at := range sites {
 		s, err := newServer(t, at, string(rune('a'+i)), options)
 		testkit.Must(t, err)
-		t.Cleanup(s.discard)
+		t.Cleanup(s.Discard)
 		s.Port, s.peerPort, s.cluster = port(), port(), members
 		c.Nodes = append(c.Nodes, s)
 	}

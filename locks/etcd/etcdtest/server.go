@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,15 +40,12 @@ const variable server.Shared = "LOCKTEST_ETCD"
 // makes one of a current release.
 const programVariable = "LOCKTEST_ETCD_SERVER"
 
-// stores counts those of this process.
-var stores atomic.Int64
-
 // Start starts a server with further options in the form of its command line.
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
 	s, err := startServer(t, options)
 	testkit.Must(t, err)
-	t.Cleanup(s.discard)
+	t.Cleanup(s.Discard)
 	return s
 }
 
@@ -59,7 +55,7 @@ func StartTLS(t testing.TB, host string) (s *Server, cert, key string) {
 	t.Helper()
 	s, err := newServer(t, server.Here(), "default", nil)
 	testkit.Must(t, err)
-	t.Cleanup(s.discard)
+	t.Cleanup(s.Discard)
 	s.scheme = "https"
 	s.cert, s.key, err = server.NewCertificate(s.Dir, host)
 	testkit.Must(t, err)
@@ -76,7 +72,7 @@ func startServer(t testing.TB, options []string) (*Server, error) {
 		return nil, err
 	}
 	if err = s.startAnywhere(); err != nil {
-		s.discard()
+		s.Discard()
 	}
 	return s, err
 }
@@ -93,17 +89,8 @@ func (s *Server) startAnywhere() error {
 }
 
 func newServer(t testing.TB, at server.Site, name string, options []string) (*Server, error) {
-	dir, err := os.MkdirTemp("", "etcd-")
-	if err != nil {
-		return nil, err
-	}
-	p := server.Process{Host: at.Host, Namespace: at.Namespace, Dir: dir}
-	return &Server{Process: p, t: t, name: name, options: options, scheme: "http"}, nil
-}
-
-func (s *Server) discard() {
-	s.Kill()
-	os.RemoveAll(s.Dir)
+	p, err := server.NewProcess(at, "etcd-")
+	return &Server{Process: p, t: t, name: name, options: options, scheme: "http"}, err
 }
 
 // member is the server as a member of its cluster.
@@ -211,8 +198,7 @@ func Shared(t testing.TB) *Server {
 // StoreURL is that of a store of the test's own on the shared server.
 func StoreURL(t testing.TB, options ...string) string {
 	t.Helper()
-	prefix := fmt.Sprintf("t%d.%d", os.Getpid(), stores.Add(1))
-	return server.WithOptions("etcd://"+Shared(t).Addr()+"/"+prefix, options)
+	return server.WithOptions("etcd://"+Shared(t).Addr()+"/"+server.NewPrefix(), options)
 }
 
 // Share starts the server that the processes of a run share, and returns the variable by which those
@@ -233,6 +219,6 @@ func share() (*Server, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		return s, s.discard, nil
+		return s, s.Discard, nil
 	})
 }

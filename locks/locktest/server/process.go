@@ -53,6 +53,23 @@ type Site struct{ Host, Namespace string }
 // Here is the loopback address.
 func Here() Site { return Site{Host: Loopback} }
 
+// NewProcess makes the directory of a process at a site. The directory's name begins with the prefix. A
+// socket's path has at most 107 bytes, and t.TempDir's may have more. Other users connect to sockets
+// in the directory.
+func NewProcess(at Site, prefix string) (p Process, err error) {
+	dir, err := os.MkdirTemp("", prefix)
+	if err == nil {
+		err = os.Chmod(dir, 0o711)
+	}
+	return Process{Host: at.Host, Namespace: at.Namespace, Dir: dir}, err
+}
+
+// Discard kills the process and removes its directory.
+func (p *Process) Discard() {
+	p.Kill()
+	os.RemoveAll(p.Dir)
+}
+
 func (p *Process) Addr() string { return net.JoinHostPort(p.Host, strconv.Itoa(p.Port)) }
 
 // Log returns what the server has logged so far.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Shared is an environment variable that tells where a server is which all tests of a run share.
@@ -46,6 +47,12 @@ func Get[S any](v Shared, attach func(*Process) (S, error), start func() (s S, e
 	}
 	return s, err
 }
+
+// prefixes counts those of this process.
+var prefixes atomic.Int64
+
+// NewPrefix returns a prefix that no other store on a shared server has.
+func NewPrefix() string { return fmt.Sprintf("t%d.%d", os.Getpid(), prefixes.Add(1)) }
 
 // AtEnd has Close call a function.
 func AtEnd(f func()) {

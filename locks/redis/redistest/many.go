@@ -48,7 +48,7 @@ func startSentinel(t testing.TB, servers, sentinels []server.Site) *Sentinels {
 	for _, at := range sentinels {
 		one, err := newServer(t, at, "redis-sentinel")
 		testkit.Must(t, err)
-		t.Cleanup(one.discard)
+		t.Cleanup(one.Discard)
 		one.args = func() []string {
 			file := filepath.Join(one.Dir, "sentinel.conf")
 			text := fmt.Sprintf("bind %s\nport %d\ndir %s\nlogfile %s/log\n"+

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -42,7 +41,7 @@ func StartAt(t testing.TB, at server.Site, options ...string) *Server {
 	t.Helper()
 	s, err := startServer(t, at, options)
 	testkit.Must(t, err)
-	t.Cleanup(s.discard)
+	t.Cleanup(s.Discard)
 	return s
 }
 
@@ -53,7 +52,7 @@ func startServer(t testing.TB, at server.Site, options []string) (*Server, error
 	}
 	s.configure(options)
 	if err = s.startSomewhere(); err != nil {
-		s.discard()
+		s.Discard()
 	}
 	return s, err
 }
@@ -68,23 +67,9 @@ func (s *Server) configure(options []string) {
 	}
 }
 
-// newServer makes the directory of a server.
 func newServer(t testing.TB, at server.Site, program string) (*Server, error) {
-	// A socket's path is at most 107 bytes long, t.TempDir's may be longer.
-	dir, err := os.MkdirTemp("", "redis-")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(dir, 0o711); err != nil { // other users connect to the socket
-		return nil, err
-	}
-	p := server.Process{Host: at.Host, Namespace: at.Namespace, Dir: dir}
-	return &Server{Process: p, t: t, program: program}, nil
-}
-
-func (s *Server) discard() {
-	s.Kill()
-	os.RemoveAll(s.Dir)
+	p, err := server.NewProcess(at, "redis-")
+	return &Server{Process: p, t: t, program: program}, err
 }
 
 // FreePort finds a port that nobody uses.

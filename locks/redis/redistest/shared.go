@@ -1,9 +1,6 @@
 package redistest
 
 import (
-	"fmt"
-	"os"
-	"sync/atomic"
 	"testing"
 
 	"golock/locks/locktest/server"
@@ -13,9 +10,6 @@ import (
 // variable holds the port and the directory of the server that a run of all
 // tests shares.
 const variable server.Shared = "LOCKTEST_REDIS"
-
-// stores counts those of this process.
-var stores atomic.Int64
 
 // Shared gives a server that all tests share: each uses a prefix of its own
 // (StoreURL), and none stops the server or changes its settings. It belongs to
@@ -33,8 +27,7 @@ func Shared(t testing.TB) *Server {
 // quarantine.
 func StoreURL(t testing.TB, options ...string) string {
 	t.Helper()
-	prefix := fmt.Sprintf("prefix=t%d.%d", os.Getpid(), stores.Add(1))
-	return Shared(t).SocketURL(append([]string{prefix, "quarantine=0s"}, options...)...)
+	return Shared(t).SocketURL(append([]string{"prefix=" + server.NewPrefix(), "quarantine=0s"}, options...)...)
 }
 
 // Share starts the server that the processes of a run share, and returns the
@@ -54,6 +47,6 @@ func share() (*Server, error) {
 		return s, nil
 	}, func() (*Server, func(), error) {
 		s, err := startServer(nil, server.Here(), nil)
-		return s, s.discard, err
+		return s, s.Discard, err
 	})
 }
