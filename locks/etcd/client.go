@@ -42,7 +42,7 @@ func newClient(t *target) *client { return &client{target: t, dials: make(chan s
 var errClosed = errors.New("the store is closed")
 
 // current returns the connection. If there is none it connects, and calls connected as soon as a member has
-// taken the connection.
+// sent something: the kernel takes connections for a member that is stopped, too.
 func (c *client) current(ctx context.Context, connected func()) (*link, error) {
 	select {
 	case c.dials <- struct{}{}:
@@ -95,7 +95,7 @@ func (c *client) connect(ctx context.Context, connected func()) (*link, error) {
 		return nil, err
 	}
 	if connected != nil {
-		connected()
+		raw = &hearing{Conn: raw, heard: sync.OnceFunc(connected)}
 	}
 	if config != nil {
 		config.NextProtos = []string{"h2"}
@@ -115,6 +115,20 @@ func (c *client) connect(ctx context.Context, connected func()) (*link, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// hearing is a connection that calls a function when the first bytes have come.
+type hearing struct {
+	net.Conn
+	heard func()
+}
+
+func (c *hearing) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.heard()
+	}
+	return n, err
 }
 
 // handshakeLimit bounds the TLS handshake, for which a crowd of clients may make the server slow.

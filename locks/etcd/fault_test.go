@@ -14,6 +14,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/etcd/etcdtest"
+	"golock/locks/lease"
 	"golock/locks/locktest"
 	"golock/locks/locktest/server"
 	"golock/test/testkit"
@@ -193,6 +194,14 @@ func TestCluster(t *testing.T) {
 	for _, i := range []int{0, 1} {
 		c.Nodes[(leader+i)%3].Pause()
 	}
+	// A member that is stopped takes a connection, too, and says nothing.
+	r := locktest.NewRequest(t, "n", func(r *locks.Request) { r.Reach = time.Second })
+	began := time.Now()
+	_, err := open(t, c.Nodes[leader].URL()).Join(t.Context(), r)
+	if !errors.As(err, new(*locks.OutageError)) {
+		t.Errorf("a stopped member: %v", err)
+	}
+	testkit.Lasted(t, began, time.Second, lease.NewcomerAttempt/2)
 	if err := <-holder.lost; err == nil {
 		t.Error("the lease was kept by a minority")
 	}

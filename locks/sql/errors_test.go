@@ -12,6 +12,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/network"
 	"golock/locks/queue"
 	"golock/test/testkit"
 )
@@ -43,7 +44,7 @@ func TestNoAnswerInWords(t *testing.T) {
 // poll over a connection that it keeps.
 func TestPauseInOutage(t *testing.T) {
 	t.Parallel()
-	s := &Store{dialect: passing(), target: &Target{waiters: 100, hosts: []string{"h"}, connectTimeout: time.Second}}
+	s := &Store{dialect: passing(), target: &Target{Options: network.NewOptions(), waiters: 100, hosts: []string{"h"}, connectTimeout: time.Second}}
 	e := s.newEntry(locks.Request{TTL: 10 * time.Second})
 	e.place = 40
 	if _, _, err := e.Ask(t.Context(), queue.Join); err == nil {
@@ -71,5 +72,39 @@ func TestHungHost(t *testing.T) {
 		if !slices.Equal(asked, want) {
 			t.Errorf("%d hosts: asked %v, want %v", hosts, asked, want)
 		}
+	}
+}
+
+// answerer is a connection that answers everything with one error.
+type answerer struct {
+	Conn // nil
+	err  error
+}
+
+func (a answerer) Run(context.Context, string) ([]Rows, error) { return nil, a.err }
+func (answerer) Close()                                        {}
+
+// What a kept connection comes to says something about its own host, also if others use another one meanwhile.
+func TestHostOfAKeptConnection(t *testing.T) {
+	d := passing()
+	d.Code = func(err error) string { return err.Error() }
+	d.Errors = []Meaning{Errors(Standby, "", "read-only"), Errors(Refused, "", "no right")}
+	answers := map[string]error{"first": errors.New("read-only"), "second": errors.New("no right")}
+	var asked []string
+	d.Connect = func(_ context.Context, _ *Target, host string, _ func()) (Conn, int64, error) {
+		asked = append(asked, host)
+		return answerer{err: answers[host]}, 0, nil
+	}
+	s := &Store{dialect: d, target: &Target{Options: network.NewOptions(), hosts: []string{"first", "second"}, connectTimeout: time.Minute}}
+	e := s.newEntry(locks.Request{TTL: 10 * time.Second})
+	testkit.Must(t, e.open(t.Context()))
+	s.target.Trips.Note(time.Second)
+	s.useNextHost(0) // another session has found that the first one may not write
+	if got := s.distance().Trip; got != 0 {
+		t.Errorf("the second host is %v away before it was asked", got)
+	}
+	_, _, err := e.Ask(t.Context(), queue.Join)
+	if want := []string{"first", "second"}; !slices.Equal(asked, want) {
+		t.Errorf("asked %q, want %q: %v", asked, want, err)
 	}
 }

@@ -25,6 +25,7 @@ type session struct {
 
 	mu     sync.Mutex
 	conn   Conn
+	host   int64 // the host that conn leads to, or that could not be connected to last; as Store.host
 	number int64 // the number of the connection at the server; 0 if it is not known yet
 	facts  facts // the answer of the server when it was last asked over this connection
 }
@@ -120,7 +121,6 @@ func (c *session) makeStep(ctx context.Context, q *question) (*step, error) {
 	immediateRetries := 0 // attempts that were made without a pause
 	futileCreations := 0  // in succession: a row or table was missing, and then could not be made because it existed
 	for {
-		host := s.host.Load()
 		fresh := c.conn == nil
 		t, err := c.tryStep(ctx, q)
 		sent := t != nil
@@ -142,7 +142,7 @@ func (c *session) makeStep(ctx context.Context, q *question) (*step, error) {
 			err = c.hidden(q, errNoName, futileCreations)
 		case verdict == Standby && standbysTried < len(s.target.hosts)-1: // another host may be the primary
 			standbysTried++
-			s.useNextHost(host)
+			s.useNextHost(c.host)
 			err = nil
 		case !fresh && !sent && (verdict == Transient || verdict == Passing) && !lease.IsFinal(err):
 			err = nil // the connection may have ended before the request
@@ -153,9 +153,9 @@ func (c *session) makeStep(ctx context.Context, q *question) (*step, error) {
 		}
 		if err != nil {
 			if sent && errors.Is(err, context.DeadlineExceeded) {
-				s.hung.Store(host + 1)
+				s.hung.Store(c.host + 1)
 			}
-			s.useNextHost(host)
+			s.useNextHost(c.host)
 			return nil, s.asRefusal(err, q.refusalKind())
 		}
 		if ctx.Err() != nil {
@@ -358,12 +358,12 @@ func (c *session) open(ctx context.Context) error {
 	}
 	s := c.store
 	hosts := s.target.hosts
-	host := s.host.Load()
+	c.host = s.host.Load()
 	ctx, cancel := context.WithTimeout(ctx, s.target.connectTimeout)
 	defer cancel()
-	conn, number, err := s.dialect.Connect(ctx, s.target, hosts[int(host)%len(hosts)], func() { call(c.onConnect) })
+	conn, number, err := s.dialect.Connect(ctx, s.target, hosts[int(c.host)%len(hosts)], func() { call(c.onConnect) })
 	if err != nil {
-		s.useNextHost(host)
+		s.useNextHost(c.host)
 		return err
 	}
 	c.conn, c.number, c.facts = conn, number, facts{}
@@ -382,7 +382,8 @@ func call(f func()) {
 func (s *Store) hasSeveralHosts() bool { return len(s.target.hosts) > 1 }
 
 // useNextHost makes the next attempt go to the host after the one that failed. It passes over a host
-// whose commit hung, once: an attempt there takes all of its time.
+// whose commit hung, once: an attempt there takes all of its time. How far away the next host is shows when it
+// answers.
 func (s *Store) useNextHost(failed int64) {
 	next, hosts := failed+1, int64(len(s.target.hosts))
 	hung := s.hung.Load()
@@ -390,5 +391,8 @@ func (s *Store) useNextHost(failed int64) {
 		s.hung.CompareAndSwap(hung, 0)
 		next++
 	}
-	s.host.CompareAndSwap(failed, next)
+	isNext := s.host.CompareAndSwap(failed, next)
+	if isNext && s.hasSeveralHosts() {
+		s.target.Trips.Forget()
+	}
 }
