@@ -222,7 +222,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 	if err != nil {
 		return nil, needs("golock acquire", "/proc", "mount -t proc proc /proc", err)
 	}
-	_, _ = socket.Write(text) // awaitHolder sees a holder that has ended
+	_, _ = socket.Write(text) // if the holder has ended, awaitHolder finds out
 	return socket, nil
 }
 

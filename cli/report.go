@@ -209,7 +209,7 @@ func (c *reportCommand) writePage(sums *reportSums) error {
 // These constants say who may read a file that golock report makes (replaceFile).
 const (
 	isReadByOthers = true  // everybody may read metrics: node_exporter is another user
-	isReadByUmask  = false // the umask decides, as for a report: the page shows commands too
+	isReadByUmask  = false // the umask decides: a page shows the commands of runs
 )
 
 // replaceFile replaces a file in one step. The temporary file does not end in .prom, so that

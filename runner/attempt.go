@@ -12,7 +12,7 @@ import (
 )
 
 // attempt is an attempt to get the slots of all names of a run. Its goroutine wakes the relay when it has
-// queued, when it has a slot of several, and when it ends.
+// queued for a name, when it has got the slot of a name but not of the last one, and when it ends.
 type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -126,7 +126,7 @@ func (w *waiter) complete(r locks.Request, a *attempt) locks.Request {
 func (a *attempt) isFinal() bool { return a.lease != nil || a.err != nil }
 
 // take gets the slots that are missing, one name after the other. With atOnce it returns instead of
-// waiting. It calls wake, if not nil, when it has queued for a name, and when it has a slot of several.
+// waiting. It calls wake, if not nil, when it has queued for a name, and when it goes on to the next name.
 func (a *attempt) take(store locks.KnownStore, atOnce bool, wake func()) {
 	defer locks.Recover(&a.err)
 	for !a.isFinal() {
