@@ -72,7 +72,7 @@ func (w *waiter) updateProgress() error {
 	case w.progress.due.IsZero() || time.Now().Before(w.progress.due):
 	case w.progress.looks == nil && w.mayLook():
 		w.progress.due = time.Now().Add(lookLimit) // after this time the report goes out without the look
-		w.look()
+		w.startLook()
 	default:
 		w.reportProgress()
 	}
@@ -135,8 +135,8 @@ func (w *waiter) mayLook() bool {
 	return time.Since(w.progress.lookedAt) >= pause
 }
 
-// look starts a look at the store. It ends with the attempt at the latest.
-func (w *waiter) look() {
+// startLook starts a look at the store. The look ends with the attempt at the latest.
+func (w *waiter) startLook() {
 	ctx, cancel := context.WithTimeout(w.attempt.ctx, lookLimit)
 	began := time.Now()
 	looks := make(chan look, 1)

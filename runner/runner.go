@@ -102,9 +102,9 @@ const (
 	Lost          Kind = "lost"           // the slot was lost or evicted and the command stopped: Err
 )
 
-// Outcome is the result of a run. If the kind is Fault or Lost, golock may have stopped the command, or
-// the command was killed before golock knew that it had begun. If the kind is neither of these, Ended nor
-// TimedOut, the command did not run.
+// Outcome is the result of a run. The command ran if the kind is Ended or TimedOut. If it is Fault or Lost,
+// golock may have stopped the command, or the command was killed before golock knew that it had begun. With
+// any other kind the command did not run.
 type Outcome struct {
 	Kind   Kind
 	Status syscall.WaitStatus
@@ -176,8 +176,13 @@ func (r *Run) prepare() *supervisor {
 // NeedsWatchdog reports whether a watchdog ends the command when the lease does.
 func (r *Run) NeedsWatchdog() bool { return r.Store.IsNetworked && !r.OnlyWarn }
 
-// warn logs what makes the store's promises weaker, or waiting slower. It reports whether there was
-// anything.
+// These constants select what warn logs.
+const (
+	ofPromises = false // what makes the store's promises weaker
+	ofWaiting  = true  // what makes waiting slower
+)
+
+// warn logs the store's warnings of one kind. It reports whether there were any.
 func (r *Run) warn(waiting bool) bool {
 	if !r.Store.IsNetworked {
 		return false

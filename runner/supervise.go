@@ -195,7 +195,7 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 			return
 		}
 	}
-	if signals.IsFault(sig) { // the default action would end golock, and leave the command without it
+	if signals.IsFault(sig) { // golock does not die of the signal at once, because its command would run on alone
 		s.because(grave, Fault, fmt.Errorf("%w: the command was stopped", faultSent(sig)))
 		s.stop(s.KillAfter)
 		return

@@ -70,7 +70,7 @@ func (h *holders) during(r *run) (found []*run) {
 }
 
 // heldFrom returns from when a run kept a waiter from its slot. A run with several names has the slots of
-// the first names before it is granted the last one: the waiter's report can name it as the holder earlier.
+// the first names before it is granted the last one, so a waiter's report can name it as a holder before r.granted.
 func (r *run) heldFrom(waiter *run) float64 {
 	if r.id != "" && r.id == waiter.behindID {
 		return min(r.granted, waiter.begin)
@@ -188,7 +188,8 @@ func (p *Page) remarks(rows []*report.Row) (all []string) {
 	return all
 }
 
-// whySkipped says who held the slot when most of a lock's runs were skipped, if that is known.
+// whySkipped says who held the slot when most of the skipped runs of a lock were turned away, if that is
+// known.
 func (p *Page) whySkipped(row *report.Row) string {
 	name, store := printable(row.Name, nameLimit), printable(row.Store, storeLimit)
 	counts := map[string]int{}
