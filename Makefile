@@ -2,7 +2,7 @@
 
 GO      ?= go
 VERSION ?= $(shell packaging/version)
-# Who makes packages, as it is written into them.
+# The maintainer that packages name.
 MAINTAINER ?= golock maintainers <golock@example.org>
 export MAINTAINER GO
 # -E: the process begins in internal/entry, which saves what the caller blocked and ignored.
@@ -25,7 +25,7 @@ build: ## the program, static, in bin/golock, and a lean one for make install
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/golock .
 	CGO_ENABLED=0 $(GO) build -trimpath -tags lean -ldflags '$(LDFLAGS)' -o bin/golock-lean .
 
-# The environment has DESTDIR and PREFIX for packaging/install, whatever is in them.
+# packaging/install reads DESTDIR and PREFIX from the environment, so they may contain any character.
 install: ## programs, manual, pages and completion into PREFIX (default /usr/local); after make build
 	@tree=$$(mktemp -d) && trap 'rm -rf "$$tree"' EXIT && \
 		packaging/stage bin/golock bin/golock-lean "$$tree" && packaging/install "$$tree"
@@ -40,7 +40,7 @@ deb: build ## a Debian package of bin/golock in dist/
 deps: ## Debian's packages that tests and benchmarks use, if missing
 	.ci/deps
 
-# Compiled as the programs and tests are: a cold cache is filled once.
+# test-run is compiled with the flags of the programs and tests, so that they share one build cache.
 test: deps ## everything, on real servers; 5 to 20 minutes
 	@mkdir -p bin && CGO_ENABLED=0 $(GO) build -trimpath -o bin/test-run ./test/run
 	@bin/test-run
@@ -63,7 +63,7 @@ bench: ## beside flock, setlock, sem, etcdctl ..., and with long queues; 15 minu
 	.ci/deps bench
 	cd bench && $(GO) run . -check -out ../docs $(BENCHFLAGS)
 
-# A single round is played again without writing the page: make campaign STORE=redis ROUND=0x1234
+# With STORE or ROUND the page is not written. To repeat one round: make campaign STORE=redis ROUND=0x1234
 campaign: deps ## random faults on every store for DURATION (10m) each; SEED, STORE, ROUND; writes docs/reliability.md
 	LOCKTEST_CAMPAIGN=$(or $(DURATION),10m) LOCKTEST_SEED=$(SEED) LOCKTEST_STORE=$(STORE) LOCKTEST_ROUND=$(ROUND) \
 	LOCKTEST_PAGE=$(if $(STORE)$(ROUND),,$(CURDIR)/docs/reliability.md) \

@@ -1,4 +1,5 @@
-// A golock that waits or holds must sleep: the runtime would wake it to check the number of CPUs.
+// A golock that waits or holds must sleep. Without this setting the Go runtime would wake it to check the
+// number of CPUs.
 //
 //go:debug updatemaxprocs=0
 
@@ -14,14 +15,14 @@ import (
 	"golock/runner"
 	"golock/signals"
 
-	_ "golock/internal/fatal" // what ends the Go runtime is one line and exit code 70
+	_ "golock/internal/fatal" // a failure of the Go runtime prints one line and exits with 70
 )
 
 func main() {
 	signals.Stay()
 	end := run(os.Args)
 	if end.Signal != 0 {
-		signals.DieOf(end.Signal) // returns where it cannot
+		signals.DieOf(end.Signal) // returns if the kernel spares process 1 of a container
 	}
 	os.Exit(end.Code)
 }

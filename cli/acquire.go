@@ -52,7 +52,7 @@ func (c *acquireCommand) run(out *term.Printer) error {
 	if !c.For.given() {
 		return usageError{errors.New("missing --for: name the process whose end frees the slot, in a shell --for $$ (or --for none on a networked store)")}
 	}
-	// Before anything that takes time: a later process could get the same number.
+	// The process is opened before anything that takes time: a later process could get the same number.
 	process, err := openProcess(v, run)
 	switch {
 	case err != nil:
@@ -72,7 +72,8 @@ func (c *acquireCommand) run(out *term.Printer) error {
 	return c.forProcess(run, out, process, conflictCode)
 }
 
-// openProcess opens the process of --for, whose command ls shows. It gives nil for none.
+// openProcess opens the process of --for, and makes its command the one that ls shows. It returns nil for
+// --for none.
 func openProcess(v *config.Values, run *runner.Run) (process *pidfd.Process, err error) {
 	text := v.Text("for")
 	run.Argv = []string{"golock", "acquire", "--for", text}
@@ -109,11 +110,11 @@ func (c *acquireCommand) forNone(run *runner.Run, out *term.Printer, conflictCod
 	if o != nil {
 		return errorOf(out, *o, exitOfRun(*o), conflictCode)
 	}
-	if err := c.print(slotOf(lease.Grant(), lease.Term()), run.Request.Name); err != nil {
+	err := c.printSlot(slotOf(lease.Grant(), lease.Term()), run.Request.Name)
+	if err != nil {
 		run.GiveBack(lease) // nobody knows its ID
-		return err
 	}
-	return nil
+	return err
 }
 
 // forProcess lets a holder process take the slot and keep it.
@@ -129,15 +130,17 @@ func (c *acquireCommand) forProcess(
 		abandonHolder(holder)
 		return errorOf(out, o, end, conflictCode)
 	}
-	if err := c.print(*slot, run.Request.Name); err != nil {
-		abandonHolder(holder) // it releases the slot
+	err = c.printSlot(*slot, run.Request.Name)
+	if err != nil {
+		abandonHolder(holder) // the holder releases the slot
 		return err
 	}
-	_, _ = holder.Write([]byte{'\n'}) // the ID is printed
+	_, _ = holder.Write([]byte{'\n'}) // says that the ID has been printed
 	return nil
 }
 
-// heldSlot is what a holder process tells of its slot. The slots are a text, which is short also for thousands.
+// heldSlot is what a holder process tells of its slot. Slots is a text, which is short even for thousands of
+// slots: 0-4095.
 type heldSlot struct {
 	ID      string
 	Slots   string // locks.FormatSlots
@@ -163,9 +166,9 @@ func slotOf(g locks.Grant, term locks.Term) heldSlot {
 	return slot
 }
 
-// print prints the ID alone, or with --json the slot, to a copy of standard output: os.Stdout would end
-// the process if nobody reads (SIGPIPE), and the slot would be left to its lease.
-func (c *acquireCommand) print(slot heldSlot, name string) error {
+// printSlot prints the ID alone, or with --json the slot. It writes to a copy of standard output: if nobody
+// reads, a write to os.Stdout would end the process (SIGPIPE), and the slot would be left to its lease.
+func (c *acquireCommand) printSlot(slot heldSlot, name string) error {
 	text := slot.ID + "\n"
 	if c.JSON.on() {
 		slots, err := locks.ParseSlots(slot.Slots, locks.MaxUnits)
@@ -180,11 +183,12 @@ func (c *acquireCommand) print(slot heldSlot, name string) error {
 		return err
 	}
 	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 3)
-	if err == nil {
-		out := os.NewFile(uintptr(fd), os.Stdout.Name())
-		defer out.Close()
-		_, err = out.WriteString(text) // all of it, and waits where the pipe is full
+	if err != nil {
+		return outputError{err}
 	}
+	out := os.NewFile(uintptr(fd), os.Stdout.Name())
+	defer out.Close()
+	_, err = out.WriteString(text) // writes all of it, and waits while a pipe is full
 	if err != nil {
 		return outputError{err}
 	}

@@ -57,7 +57,7 @@ func TestPrintIDWaitsForItsReader(t *testing.T) {
 			_, err = unix.Read(pipe[0], room)
 		}
 	})
-	err = (&acquireCommand{}).print(heldSlot{ID: "an ID"}, "")
+	err = (&acquireCommand{}).printSlot(heldSlot{ID: "an ID"}, "")
 	testkit.Must(t, unix.Dup3(stdout, unix.Stdout, 0))
 	unix.Close(stdout)
 	if err != nil {

@@ -53,11 +53,12 @@ Exit codes:
 // has twice its TTL for that.
 const goneLimit = 30 * time.Second
 
-// How often break looks whether an entry is gone, and how often it evicts the entry again: the store
-// may have forgotten the eviction, or another process may keep the slot of a command that has ended.
+// These constants say how often break looks whether an entry is gone, and how often it evicts the entry
+// again: the store may have forgotten the eviction, or another process may keep the slot of a command that
+// has ended.
 const (
-	firstLook  = 5 * time.Millisecond
-	lastLook   = 200 * time.Millisecond
+	firstPause = 5 * time.Millisecond   // before the first look; the pause doubles after each look
+	lastPause  = 200 * time.Millisecond // the longest pause
 	evictAgain = time.Second
 )
 
@@ -86,7 +87,8 @@ func (c *breakCommand) run(out *term.Printer) error {
 	case c.ID.given() && c.All.on():
 		return usageError{errors.New("--id and --all cannot be combined: an ID names one entry")}
 	case c.ID.given():
-		if ref, err = locks.ParseRef(c.ID.text()); err != nil {
+		ref, err = locks.ParseRef(c.ID.text())
+		if err != nil {
 			return usageError{fmt.Errorf("--id: %w", err)}
 		}
 	case !c.Name.given():
@@ -99,15 +101,16 @@ func (c *breakCommand) run(out *term.Printer) error {
 	by := fmt.Sprintf("user %s (golock break, pid %d on %s)", term.UserName(os.Geteuid()), os.Getpid(), host)
 	b := &eviction{breakCommand: c, ref: ref, olderThan: olderThan, store: store, queue: store.Can.Queue, out: out, by: by}
 	err = b.evict()
-	if b.gone.Len() == 0 && err == nil {
-		b.gone.WriteString("nothing to evict\n")
+	if b.report.Len() == 0 && err == nil {
+		b.report.WriteString("nothing to evict\n")
 	}
 	if out.Quiet {
 		return err
 	}
-	return errors.Join(err, printOut(b.gone.String()))
+	return errors.Join(err, printOut(b.report.String()))
 }
 
+// eviction is one call of golock break.
 type eviction struct {
 	*breakCommand
 	ref       locks.Ref // the entry of --id; zero if a name was given
@@ -115,8 +118,8 @@ type eviction struct {
 	store     locks.KnownStore
 	queue     locks.Queue // the queue of store
 	out       *term.Printer
-	by        string          // what evicted runs print
-	gone      strings.Builder // a line for each entry that was evicted
+	by        string          // who evicts, as evicted runs print it
+	report    strings.Builder // a line for each entry that was evicted, or would be
 }
 
 // wants reports whether the flags select an entry.
@@ -160,30 +163,48 @@ func (b *eviction) evict() error {
 	case err != nil:
 		return err
 	}
-	var failed []error
-	var left, wanted []locks.Entry
-	for _, e := range slices.Backward(all) { // waiters first: none is granted what a holder leaves
+	wanted, failed := b.selectFrom(all)
+	if b.DryRun.on() {
+		b.reportDryRun(wanted)
+		return locks.JoinSome(failed)
+	}
+	evicted, failed := b.markAll(wanted, failed)
+	return locks.JoinSome(append(failed, b.await(evicted)...))
+}
+
+// selectFrom returns the entries that the flags select, waiters first, so that no waiter is granted what a
+// holder leaves. failed has an error for each entry that break refuses to evict.
+func (b *eviction) selectFrom(all []locks.Entry) (wanted []locks.Entry, failed []error) {
+	for _, e := range slices.Backward(all) {
 		if e.Ref == (locks.Ref{}) || !b.wants(e) {
 			continue
 		}
-		if err := b.refusal(e); err != nil {
+		err := b.refusal(e)
+		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
 		wanted = append(wanted, e)
 	}
-	if b.DryRun.on() {
-		for _, e := range slices.Backward(wanted) {
-			if e.HasNoProcess() {
-				fmt.Fprintf(&b.gone, "would wait for the lease of %q, held by %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.Holder(), fasterThanLease(e))
-				continue
-			}
-			fmt.Fprintf(&b.gone, "would evict from %q, %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
+	return wanted, failed
+}
+
+// reportDryRun writes what an eviction of the entries would do.
+func (b *eviction) reportDryRun(wanted []locks.Entry) {
+	for _, e := range slices.Backward(wanted) {
+		if e.HasNoProcess() {
+			fmt.Fprintf(&b.report, "would wait for the lease of %q, held by %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.Holder(), releaseHint(e))
+			continue
 		}
-		return locks.JoinSome(failed)
+		fmt.Fprintf(&b.report, "would evict from %q, %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
 	}
+}
+
+// markAll marks the entries as evicted, and returns those that were marked. It adds its errors to failed.
+func (b *eviction) markAll(wanted []locks.Entry, failed []error) ([]locks.Entry, []error) {
 	began := time.Now()
 	mark := b.marker(wanted)
+	var evicted []locks.Entry
 	for i, e := range wanted {
 		if time.Since(began) > markLimit {
 			failed = append([]error{fmt.Errorf("%q: %d of %d entries were not evicted in %v: repeat the command",
@@ -192,27 +213,27 @@ func (b *eviction) evict() error {
 		}
 		err := mark(i)
 		switch {
-		case errors.Is(err, locks.ErrLost): // it is gone already
+		case errors.Is(err, locks.ErrLost): // the entry is gone already
 		case err != nil:
 			failed = append(failed, fmt.Errorf("%q: %w", e.Name, err))
 		default:
 			b.out.Step("evicted", "id", e.Ref.String(), "state", string(e.State), "pid", e.PID, "host", e.Host)
-			left = append(left, e)
+			evicted = append(evicted, e)
 			if e.HasNoProcess() {
-				b.out.Say(fmt.Sprintf("waiting for the end of the lease of %q, held by %s: %s", locks.Printable(e.Name, term.NameLimit), e.Holder(), fasterThanLease(e)))
+				b.out.Say(fmt.Sprintf("waiting for the end of the lease of %q, held by %s: %s", locks.Printable(e.Name, term.NameLimit), e.Holder(), releaseHint(e)))
 			}
 		}
 	}
-	return locks.JoinSome(append(failed, b.await(left)...))
+	return evicted, failed
 }
 
-// fasterThanLease says how to free a slot that no process keeps, without its lease having ended. Nobody can see
-// whether the work that it was taken for has ended: only who knows that gives the slot to others.
-func fasterThanLease(e locks.Entry) string {
+// releaseHint says how to free a slot that no process keeps before its lease ends. golock cannot see whether
+// the work has ended for which the slot was taken: only a user who knows that may free the slot.
+func releaseHint(e locks.Entry) string {
 	return fmt.Sprintf("if its work has ended, golock release %s frees it at once", e.Ref)
 }
 
-// withInvalid adds the invalid entries that have an ID. They may hold.
+// withInvalid adds the invalid entries to the others. They count as holders, because they may hold.
 func withInvalid(all []locks.Entry, invalid []locks.InvalidEntry) []locks.Entry {
 	for _, i := range invalid {
 		all = append(all, locks.Entry{Name: i.Name, Ref: i.Ref, State: locks.Holding, TTL: i.TTL})
@@ -245,46 +266,55 @@ func (b *eviction) mark(ref locks.Ref, limit time.Duration) error {
 }
 
 // await returns when the entries are gone, with an error for each that stays too long.
-func (b *eviction) await(left []locks.Entry) (failed []error) {
+func (b *eviction) await(evicted []locks.Entry) (failed []error) {
 	began, marked := time.Now(), time.Now()
-	look, took := firstLook, time.Duration(0)
-	for ; len(left) > 0; look = min(2*look, lastLook) {
-		time.Sleep(max(look, took)) // a list of thousands of entries is work for the store
+	pause, listTime := firstPause, time.Duration(0)
+	for len(evicted) > 0 {
+		time.Sleep(max(pause, listTime)) // a list of thousands of entries is work for the store
+		pause = min(2*pause, lastPause)
 		asked := time.Now()
-		all, err := b.entries()
-		took = time.Since(asked)
-		isThere := make(map[locks.Ref]bool, len(all))
+		all, listErr := b.entries()
+		listTime = time.Since(asked)
+		isListed := make(map[locks.Ref]bool, len(all))
 		for _, e := range all {
-			isThere[e.Ref] = true
+			isListed[e.Ref] = true
 		}
-		again := time.Since(marked) >= evictAgain
-		if again {
+		marksAgain := time.Since(marked) >= evictAgain
+		if marksAgain {
 			marked = time.Now()
 		}
-		left = slices.DeleteFunc(left, func(e locks.Entry) bool {
+		var remaining []locks.Entry
+		for _, e := range evicted {
 			limit := cmp.Or(2*e.TTL, goneLimit)
-			var why error
-			if !isThere[e.Ref] {
-				why = cmp.Or(err, locks.ErrLost)
-			}
-			if why == nil && again && time.Since(marked) < evictAgain {
-				why = b.mark(e.Ref, max(limit-time.Since(began), evictAgain))
+			var err error // ErrLost if the entry is gone
+			switch {
+			case !isListed[e.Ref] && listErr != nil:
+				err = listErr
+			case !isListed[e.Ref]:
+				err = locks.ErrLost
+			case marksAgain && time.Since(marked) < evictAgain:
+				err = b.mark(e.Ref, max(limit-time.Since(began), evictAgain))
 			}
 			switch {
-			case errors.Is(why, locks.ErrLost):
+			case errors.Is(err, locks.ErrLost):
 				b.out.Step("gone", "id", e.Ref.String())
-				fmt.Fprintf(&b.gone, "evicted from %q, %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
-				return true
+				fmt.Fprintf(&b.report, "evicted from %q, %s: %s\n", locks.Printable(e.Name, term.NameLimit), e.State, e.Holder())
 			case time.Since(began) < limit:
-				return false
+				remaining = append(remaining, e)
+			default:
+				failed = append(failed, stillThere(e, limit, err))
 			}
-			problem := fmt.Errorf("%q: %s is still there %v after its eviction", e.Name, e.Holder(), limit)
-			if why != nil {
-				problem = fmt.Errorf("%w: %w", problem, why)
-			}
-			failed = append(failed, problem)
-			return true
-		})
+		}
+		evicted = remaining
 	}
 	return failed
+}
+
+// stillThere returns the error for an entry that was not gone in time. err says why, if that is known.
+func stillThere(e locks.Entry, limit time.Duration, err error) error {
+	problem := fmt.Errorf("%q: %s is still there %v after its eviction", e.Name, e.Holder(), limit)
+	if err != nil {
+		return fmt.Errorf("%w: %w", problem, err)
+	}
+	return problem
 }

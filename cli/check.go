@@ -25,11 +25,11 @@ import (
 // TTL, after which every lock must be free again.
 const checkPatience = time.Minute
 
-// killedTTL is the lease time if some runs are killed. One that dies between its
-// grant and the start of its watchdog is unknown: the others wait for its expiry.
+// killedTTL is the lease time if some runs are killed. If a run dies between its
+// grant and the start of its watchdog, the other runs wait until its lease ends.
 const killedTTL = 10 * time.Second
 
-// tidyLimit bounds the tidying up in the store.
+// tidyLimit limits the removal of the lock from the store.
 const tidyLimit = 2 * time.Second
 
 type checkCommand struct {
@@ -69,11 +69,11 @@ Exit codes:
 }
 
 func (c *checkCommand) run(out *term.Printer) error {
-	// A signal ends the runs first, then the test tidies up. A reader of the report
-	// that is gone must not end it before.
+	// A signal ends the runs first, then the test tidies up. PIPE, from a reader of
+	// the report that is gone, must not end golock before that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := untilStopped()
-	t := &strengthTest{out: out}
+	t := &lockTest{out: out}
 	report, err := t.do(ctx, c)
 	stop()
 	if start, ok := errors.AsType[*check.StartError](err); ok {
@@ -82,10 +82,11 @@ func (c *checkCommand) run(out *term.Printer) error {
 			code = start.Code
 		}
 		return exitError{code: code, err: fmt.Errorf("no child could start: %w", start)}
-	} else if err != nil {
+	}
+	if err != nil {
 		return err
 	}
-	text := t.text(report)
+	text := t.reportText(report)
 	if c.JSON.on() {
 		text = term.JSONText(report, "")
 	}
@@ -98,14 +99,15 @@ func (c *checkCommand) run(out *term.Printer) error {
 	return nil
 }
 
-type strengthTest struct {
-	out  *term.Printer
-	test check.Test
-	what string // what is tested, in words
+// lockTest is one call of golock check.
+type lockTest struct {
+	out    *term.Printer
+	test   check.Test
+	tested string // the store's URL, or the command line of another tool
 }
 
 // do runs the test and tidies up.
-func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.Report, err error) {
+func (t *lockTest) do(ctx context.Context, c *checkCommand) (report *check.Report, err error) {
 	v, err := resolve(c)
 	if err != nil {
 		return nil, err
@@ -114,10 +116,12 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 		return nil, err
 	}
 	warn(t.out, v)
-	if t.test.Program, err = os.Executable(); err != nil {
+	t.test.Program, err = os.Executable()
+	if err != nil {
 		return nil, needs("golock check", "/proc", "mount -t proc proc /proc", err)
 	}
-	if err = unix.Access(os.DevNull, unix.R_OK|unix.W_OK); err != nil { // its children read and write it
+	err = unix.Access(os.DevNull, unix.R_OK|unix.W_OK) // the children read and write it
+	if err != nil {
 		return nil, needs("golock check", os.DevNull, "mount /dev here", err)
 	}
 	if c.With.given() {
@@ -127,9 +131,13 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 		if failed != nil {
 			return nil, failed
 		}
-		defer func() { tidy(err == nil) }()
+		defer func() {
+			isReachable := err == nil
+			tidy(isReachable)
+		}()
 	}
-	if t.test.Dir, err = os.MkdirTemp("", "golock-check-"); err != nil {
+	t.test.Dir, err = os.MkdirTemp("", "golock-check-")
+	if err != nil {
 		return nil, needs("golock check", os.TempDir(), "set TMPDIR to a directory for its counters", err)
 	}
 	defer os.RemoveAll(t.test.Dir)
@@ -148,14 +156,14 @@ func (t *strengthTest) do(ctx context.Context, c *checkCommand) (report *check.R
 
 // readSettings reads the numbers. They come from flags only: variables and files are
 // for runs.
-func (t *strengthTest) readSettings(c *checkCommand, v *config.Values) error {
+func (t *lockTest) readSettings(c *checkCommand, v *config.Values) error {
 	t.test.Patience, t.test.Limit = checkPatience, 1
 	const most = 1_000_000
 	if c.Max.given() {
 		t.test.Limit = v.Int("max", 1, most)
 	}
 	t.test.Loops = v.Int("loops", 1, most)
-	t.test.Children = max(5, t.test.Limit+2) // more than the limit, to be too many
+	t.test.Children = max(5, t.test.Limit+2) // more than the limit, so that a lock can let in too many
 	if c.Children.given() {
 		t.test.Children = v.Int("children", 1, 10_000)
 	}
@@ -172,8 +180,8 @@ func (t *strengthTest) readSettings(c *checkCommand, v *config.Values) error {
 }
 
 // useTemplate tests another tool.
-func (t *strengthTest) useTemplate(template string) {
-	t.what = locks.Printable(template, 80)
+func (t *lockTest) useTemplate(template string) {
+	t.tested = locks.Printable(template, 80)
 	t.test.Command = func(child []string) []string {
 		return []string{"/bin/sh", "-c", strings.ReplaceAll(template, "{}", check.Quote(child))}
 	}
@@ -182,13 +190,14 @@ func (t *strengthTest) useTemplate(template string) {
 
 // useGolock tests golock on a store, with a name that nobody else has. The runs
 // read the store's URL, which may have a password, from a file without a name,
-// and nothing from variables and other files.
-func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err error) {
-	store, at, err := openStore(v)
+// and nothing from variables and other files. tidy removes the lock from the store.
+// It warns if it cannot, but not if the store is out of reach anyway.
+func (t *lockTest) useGolock(v *config.Values) (tidy func(isReachable bool), err error) {
+	store, address, err := openStore(v)
 	if err != nil {
 		return nil, err
 	}
-	text := "[defaults]\nstore = " + strconv.Quote(at.url) + "\n"
+	text := "[defaults]\nstore = " + strconv.Quote(address.url) + "\n"
 	if t.test.Kill > 0 {
 		text += "ttl = " + strconv.Quote(killedTTL.String()) + "\n"
 	}
@@ -208,31 +217,32 @@ func (t *strengthTest) useGolock(v *config.Values) (tidy func(reached bool), err
 	for _, s := range all {
 		ignored = append(ignored, s.Env)
 	}
-	t.what = store.URL()
+	t.tested = store.URL()
 	t.test.Command = func(child []string) []string { return append(slices.Clone(golock), child...) }
 	t.test.Env = environment(ignored...)
 	t.test.Golock = true
-	return func(reached bool) {
+	return func(isReachable bool) {
 		defer store.Close()
-		file.Close() // the runs have read it; a file that nobody refers to would be closed before
+		file.Close() // the runs have read it; this use keeps the garbage collector from closing it earlier
 		if store.IsPlain {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), tidyLimit)
 		defer cancel()
-		if err := store.Can.Queue.Forget(ctx, name); err != nil && reached {
+		err := store.Can.Queue.Forget(ctx, name)
+		if err != nil && isReachable {
 			t.out.Warn("what is left of the lock could not be removed", "name", name, "error", err)
 		}
 	}, nil
 }
 
-// text is the report for people.
-func (t *strengthTest) text(r *check.Report) string {
+// reportText writes the report for people.
+func (t *lockTest) reportText(r *check.Report) string {
 	var b strings.Builder
 	line := func(label, format string, args ...any) {
 		fmt.Fprintf(&b, "%-10s %s\n", label, fmt.Sprintf(format, args...))
 	}
-	line("tested", "%s", t.what)
+	line("tested", "%s", t.tested)
 	killed := ""
 	if t.test.Kill > 0 {
 		killed = fmt.Sprintf("; %d killed, others did their work", r.Killed)
@@ -254,7 +264,11 @@ func (t *strengthTest) text(r *check.Report) string {
 			"(from the end of one child to the start of the next)", r.HandOff.P50, r.HandOff.P99, r.HandOff.Max)
 	}
 	if r.Passed {
-		line("passed", "it excludes: never more than %d inside%s", r.Limit, map[bool]string{true: "", false: ", and no update was lost"}[r.Uncounted])
+		updates := ", and no update was lost"
+		if r.Uncounted {
+			updates = ""
+		}
+		line("passed", "it excludes: never more than %d inside%s", r.Limit, updates)
 		return b.String()
 	}
 	label := "FAILED"
@@ -287,7 +301,7 @@ func environment(without ...string) []string {
 
 // CheckChild is golock as a child of golock check.
 func CheckChild(args []string) Exit {
-	return recovered(func(*term.Printer) error {
+	return runProgram(func(*term.Printer) error {
 		if err := check.Child(args); err != nil {
 			return usageError{err}
 		}

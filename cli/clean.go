@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golock/cli/term"
-	"golock/locks/open"
 	"golock/runner/held"
 	"golock/signals"
 )
@@ -57,19 +57,25 @@ func (c *cleanCommand) run(out *term.Printer) error {
 		text = fmt.Sprintf("%d removed from %s\n", removed, store.URL())
 	}
 	if !c.Name.given() { // sockets have no name
-		sockets := 0
-		var dirErr error
-		dir, noPlace := open.Directory(false)
-		if noPlace == nil { // else nothing can be left in it, whatever store was named
-			sockets, dirErr = held.Sweep(dir, olderThan)
-		}
-		if sockets > 0 {
-			text += fmt.Sprintf("%s removed from %s\n", several(sockets, "socket"), dir)
-		}
-		err = errors.Join(err, dirErr)
+		socketText, socketErr := sweepSockets(olderThan)
+		text += socketText
+		err = errors.Join(err, socketErr)
 	}
 	if c.Quiet.on() {
 		return err
 	}
 	return errors.Join(err, printOut(text))
+}
+
+// sweepSockets removes the sockets of killed golocks, and returns a line that counts them.
+func sweepSockets(olderThan time.Duration) (text string, err error) {
+	dir, err := existingSocketDir()
+	if err != nil {
+		return "", nil // without the directory there are no sockets, whatever store was named
+	}
+	removed, err := held.Sweep(dir, olderThan)
+	if removed > 0 {
+		text = fmt.Sprintf("%s removed from %s\n", several(removed, "socket"), dir)
+	}
+	return text, err
 }

@@ -43,8 +43,8 @@ type command interface {
 	run(out *term.Printer) error
 }
 
-// named finds a command by its name, or returns nil.
-func (c *commands) named(name string) command {
+// find returns the command with the given name, or nil if there is none.
+func (c *commands) find(name string) command {
 	v := reflect.ValueOf(c).Elem().FieldByNameFunc(func(field string) bool {
 		return field[0] <= 'Z' && strings.ToLower(field) == name
 	})
@@ -56,22 +56,28 @@ func (c *commands) named(name string) command {
 
 // Main is golock as users call it.
 func Main(args []string) Exit {
-	return recovered(func(out *term.Printer) error {
+	return runProgram(func(out *term.Printer) error {
 		out.JSON = asksForJSON(args)
 		if err := checkDescriptors(); err != nil {
 			// Not by out.Line: it uses a timer, for which the Go runtime needs such descriptors.
 			_, _ = syscall.Write(syscall.Stderr, []byte(out.Text("error", err.Error(), nil)))
 			return exitError{code: exitUnavailable}
 		}
-		if len(args) > 0 {
-			if args[0] == "--version" || args[0] == "-V" {
-				args[0] = "version"
-			}
-			if c := (&commands{}).named(args[0]); c != nil && parseFast(c, args[1:]) {
-				return c.run(out)
-			}
+		if len(args) == 0 {
+			return parse(args, out)
 		}
-		return parse(args, out)
+		if args[0] == "--version" || args[0] == "-V" {
+			args[0] = "version"
+		}
+		c := (&commands{}).find(args[0])
+		isParsed := false
+		if c != nil {
+			isParsed = parseFast(c, args[1:])
+		}
+		if !isParsed {
+			return parse(args, out)
+		}
+		return c.run(out)
 	})
 }
 
@@ -95,7 +101,7 @@ func asksForJSON(args []string) bool {
 
 // Watchdog is golock as the watchdog of a command (see runner.Watchdog).
 func Watchdog(argv []string) Exit {
-	return recovered(func(*term.Printer) error {
+	return runProgram(func(*term.Printer) error {
 		err := runner.Watchdog(argv, open.Store)
 		if err == runner.ErrNotSpawned {
 			return usageError{err}
@@ -106,7 +112,7 @@ func Watchdog(argv []string) Exit {
 
 // Releaser is golock as the process that releases the slot of a dead golock (see runner.Releaser).
 func Releaser(argv []string) Exit {
-	return recovered(func(*term.Printer) error {
+	return runProgram(func(*term.Printer) error {
 		err := runner.Releaser(argv, open.Store)
 		if err == runner.ErrNoReleaser {
 			return usageError{err}
@@ -115,8 +121,8 @@ func Releaser(argv []string) Exit {
 	})
 }
 
-// recovered runs a program, prints its error or its panic, and returns how golock ends.
-func recovered(program func(*term.Printer) error) Exit {
+// runProgram runs a program, prints its error or its panic, and returns how golock ends.
+func runProgram(program func(*term.Printer) error) Exit {
 	out := &term.Printer{}
 	run := func() (err error) {
 		defer locks.Recover(&err)
@@ -134,8 +140,8 @@ func printOut(text string) error {
 	return err
 }
 
-// standardOutput is os.Stdout, but a write fails if the caller had closed standard output: what is
-// open there instead would take all of it, and a script would go on without the answer.
+// standardOutput is os.Stdout, but a write fails if the caller had closed standard output. The /dev/null
+// that package entry opens instead would take the text, and a script would go on without the answer.
 type standardOutput struct{}
 
 // Write implements io.Writer. Its errors are outputErrors.
@@ -143,7 +149,8 @@ func (standardOutput) Write(text []byte) (n int, err error) {
 	if err := checkOutput(); err != nil {
 		return 0, err
 	}
-	if n, err = os.Stdout.Write(text); err != nil {
+	n, err = os.Stdout.Write(text)
+	if err != nil {
 		return n, outputError{err}
 	}
 	return n, nil
@@ -197,12 +204,14 @@ func versionText() string {
 	return "(devel)"
 }
 
-// checkDescriptors makes sure that this process can have the descriptors that the Go runtime and the
-// beginning of every command need: the runtime ends a process that cannot open its own.
+// checkDescriptors makes sure that this process can open as many descriptors as the Go runtime and the
+// beginning of every command need. The runtime ends a process if it cannot open its own descriptors.
 func checkDescriptors() error {
-	const needed, enough = 8, 64
+	const needed = 8
+	const plenty = 64 // a process with more than this is not examined
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > enough {
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+	if err != nil || limit.Cur > plenty {
 		return nil
 	}
 	for range needed {

@@ -83,8 +83,8 @@ func (c *completeCommand) run(*term.Printer) error {
 
 const kindWords = "words"
 
-// complete finds what the last of the words can become: words, with a tab and a meaning
-// if there is one.
+// complete finds what the last of the words can become. kind is the first line of the answer of
+// completeCommand, found are the lines that follow.
 func complete(app *kong.Application, words []string) (kind string, found []string) {
 	current := words[len(words)-1]
 	if len(words) == 1 {
@@ -97,8 +97,8 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 	if c == nil {
 		return kindWords, nil
 	}
-	runs := len(c.Positional) > 0 && c.Positional[0].Passthrough
-	given := map[string][]string{} // by the long name
+	runs := len(c.Positional) > 0 && c.Positional[0].Passthrough // the command runs another one
+	given := map[string][]string{}                               // the values of flags by the long name
 	for i := 1; i < len(words)-1; i++ {
 		name, value, attached := strings.Cut(words[i], "=")
 		f := flagNamed(c, name)
@@ -124,8 +124,9 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 		}
 	}
 	_, isNamed := given["name"]
+	needsFlag := runs && current == "" && !isNamed
 	switch {
-	case strings.HasPrefix(current, "-"), runs && current == "" && !isNamed, len(c.Positional) == 0:
+	case strings.HasPrefix(current, "-"), needsFlag, len(c.Positional) == 0:
 		for _, f := range append(flagsOf(c), app.HelpFlag) {
 			_, repeatable := f.Target.Addr().Interface().(*listFlag)
 			if _, used := given[f.Name]; !used || repeatable {
@@ -139,7 +140,8 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 	return valuesOf(c.Positional[0], "", given)
 }
 
-// valuesOf are the values of a flag or an argument, each behind the prefix.
+// valuesOf returns what the values of a flag or an argument can be. Each begins with the prefix, which is
+// what stands before the value in the same word, such as --store=.
 func valuesOf(v *kong.Value, prefix string, given map[string][]string) (kind string, found []string) {
 	kind = kindWords
 	switch v.Name {
@@ -160,7 +162,7 @@ func valuesOf(v *kong.Value, prefix string, given map[string][]string) (kind str
 			return "files", nil
 		}
 		for word := range strings.SplitSeq(v.Tag.PlaceHolder, "|") {
-			if word != strings.ToUpper(word) { // a value, not what stands for one
+			if word != strings.ToUpper(word) { // in upper case it is a placeholder, not a value
 				found = append(found, word)
 			}
 		}
@@ -171,9 +173,9 @@ func valuesOf(v *kong.Value, prefix string, given map[string][]string) (kind str
 	return kind, found
 }
 
-// inUse are the names, or the IDs, of all entries in the store of the flags.
-// Errors are ignored: nobody would read them.
-func inUse(ids bool, given map[string][]string) (found []string) {
+// inUse returns the names of the locks in the store that the flags name, or with
+// wantsIDs the IDs of the entries. It drops errors, because nobody would read them.
+func inUse(wantsIDs bool, given map[string][]string) (found []string) {
 	ls := &lsCommand{}
 	ls.Name.texts, ls.Store.texts = given["name"], given["store"]
 	ls.StoreFile.texts, ls.Config.texts = given["store-file"], given["config"]
@@ -182,16 +184,16 @@ func inUse(ids bool, given map[string][]string) (found []string) {
 		return nil
 	}
 	defer store.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // somebody has pressed a key
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // a user has pressed a key and waits
 	defer cancel()
 	entries, _ := store.Entries(ctx, ls.Name.text())
 	for _, e := range entries {
-		if locks.CheckName(e.Name) != nil { // nobody can ask for it, and it may not fit in a line
+		if locks.CheckName(e.Name) != nil { // no command takes such a name, and it may not fit in a line
 			continue
 		}
 		command := locks.Printable(strings.Join(e.Command, " "), 50)
 		switch {
-		case ids:
+		case wantsIDs:
 			found = append(found, e.Ref.String()+"\t"+e.Name+": "+command)
 		case !slices.ContainsFunc(found, func(one string) bool { return strings.HasPrefix(one, e.Name+"\t") }):
 			found = append(found, e.Name+"\t"+command)
@@ -200,7 +202,7 @@ func inUse(ids bool, given map[string][]string) (found []string) {
 	return found
 }
 
-// firstSentence is short enough for a list.
+// firstSentence returns the beginning of a help text, short enough for a list.
 func firstSentence(text string) string {
 	text, _, _ = strings.Cut(text, ". ")
 	text, _, _ = strings.Cut(text, "; ")
@@ -218,12 +220,12 @@ func commandNamed(app *kong.Application, name string) *kong.Node {
 	return nil
 }
 
-// flagsOf are the flags of a command, without --help.
+// flagsOf returns the flags of a command, without --help and hidden ones.
 func flagsOf(c *kong.Node) []*kong.Flag {
 	return slices.DeleteFunc(slices.Clone(c.Flags), func(f *kong.Flag) bool { return f.Hidden })
 }
 
-// namesOf are the names of a flag as they are typed, the usual long one first.
+// namesOf returns the names of a flag as they are typed, the usual long one first.
 func namesOf(f *kong.Flag) []string {
 	names := []string{"--" + f.Name}
 	if f.Short != 0 {

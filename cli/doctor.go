@@ -65,8 +65,8 @@ func (c *doctorCommand) run(out *term.Printer) error {
 	return exitError{code: code}
 }
 
-// diagnose collects findings and gives the exit code: that of the error if the
-// store could not be examined, else 1 if there is a problem.
+// diagnose collects findings and returns the exit code: that of the error if the
+// store could not be examined, otherwise 1 if there is a problem, or 0.
 func diagnose(ctx context.Context, v *config.Values, store locks.KnownStore, ttl time.Duration) (found locks.Findings, code int) {
 	found.OK("golock", buildText())
 	found.OK("store", store.URL()+", "+chosenBy(v))
@@ -119,7 +119,7 @@ func examineSockets(found *locks.Findings) {
 	found.OK("held", "sockets of golock held and acquire are in "+dir)
 }
 
-// findingsText is for people: the problems, or all findings, and their number.
+// findingsText returns the problems, or all findings, and their number, for people.
 func findingsText(found []locks.Finding, all bool) string {
 	var b strings.Builder
 	line := func(title, text string) {

@@ -13,8 +13,8 @@ import (
 	"golock/signals"
 )
 
-// The exit codes of golock come from sysexits.h, timeout(1) and the shell. Those of the command pass
-// unchanged.
+// The exit codes of golock come from sysexits.h, timeout(1) and the shell. golock passes the exit codes of
+// the command on unchanged.
 const (
 	exitFailed        = 1   // golock check or doctor has found a problem, or ls -q has found no entry
 	exitUsage         = 64  // wrong flags or arguments; nothing was locked or started
@@ -67,8 +67,8 @@ func printError(out *term.Printer, err error) Exit {
 	return Exit{Code: e.code, Signal: e.signal}
 }
 
-// needs is the error of a command that cannot do without a part of the machine. It says why the
-// command cannot have that part, and the remedy.
+// needs returns the error of a golock command that cannot work without a path. It says why the command
+// cannot use the path, and the remedy.
 func needs(command, path, remedy string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s needs %s, which is not there: %s", command, path, remedy)
@@ -79,16 +79,18 @@ func needs(command, path, remedy string, err error) error {
 	return fmt.Errorf("%s cannot use %s: %w: %s", command, path, err, remedy)
 }
 
-// codeOf returns the exit code for an error.
+// codeOf returns the exit code for an error. A run that got no slot in time has the outcome runner.Busy
+// instead (exitOfRun).
 func codeOf(err error) int {
-	busy, isBusy := errors.AsType[*locks.BusyError](err) // a run that got no slot in time ends as runner.Busy and does not come here
+	busy, isBusy := errors.AsType[*locks.BusyError](err)
+	waitsForItself := isBusy && busy.Inside != nil
 	setting, isSetting := errors.AsType[*config.Error](err)
 	switch {
 	case isSetting && setting.HostFailed():
 		return exitUnavailable
 	case errors.As(err, new(*locks.PanicError)), errors.As(err, new(outputError)):
 		return exitFault
-	case errors.As(err, new(usageError)), isBusy && busy.Inside != nil, isSetting && setting.Source.FromFlag():
+	case errors.As(err, new(usageError)), waitsForItself, isSetting && setting.Source.FromFlag():
 		return exitUsage
 	case isSetting:
 		return exitConfig
@@ -98,7 +100,7 @@ func codeOf(err error) int {
 	return exitUnavailable
 }
 
-// exitOfRun returns how golock ends after a run, before --ok-exit and -E count.
+// exitOfRun returns how golock ends after a run. --ok-exit and -E are not considered yet.
 func exitOfRun(o runner.Outcome) Exit {
 	switch o.Kind {
 	case runner.Ended:

@@ -74,8 +74,9 @@ type declaration struct {
 	config.Setting
 	short, aliases string
 	hidden         bool
-	positional     bool // such arguments are all optional
-	// One of them is the field; none for the files of report, which kong reads.
+	positional     bool // the field is an argument, not a flag; all arguments are optional
+	// The field is an argument or a rest; the other pointer is nil. Both are nil for the files of report,
+	// which kong reads.
 	*argument
 	rest *rest
 }
@@ -106,7 +107,7 @@ func appendDeclarations(all []declaration, v reflect.Value) []declaration {
 	return all
 }
 
-// readTags is reflect.StructTag.Lookup for all tags before help, in one pass.
+// readTags reads all tags before help in one pass. reflect.StructTag.Lookup would take a pass for each tag.
 func (d *declaration) readTags(tags string) {
 	for tags != "" {
 		name, value, _ := strings.Cut(tags, `:"`)
@@ -149,32 +150,32 @@ func parseFast(command any, args []string) bool {
 	p := fastParser{declarations(command), args}
 	for len(p.args) > 0 {
 		word := p.args[0]
-		ok := false
+		isTaken := false
 		switch {
 		case len(word) < 2 || word[0] != '-' || word == "--":
-			ok = p.positional()
+			isTaken = p.takeArgument()
 		case word[1] == '-':
 			p.args = p.args[1:]
-			name, value, attached := strings.Cut(word[2:], "=")
-			ok = len(name) > 1 && p.flag(name, value, attached)
+			isTaken = p.takeLongFlag(word[2:])
 		default:
 			p.args = p.args[1:]
-			ok = p.letters(word[1:])
+			isTaken = p.takeLetters(word[1:])
 		}
-		if !ok {
+		if !isTaken {
 			return false
 		}
 	}
 	return true
 }
 
+// fastParser parses the arguments of one command. Its methods return false if kong has to parse them.
 type fastParser struct {
 	all  []declaration
-	args []string // that are left
+	args []string // the arguments that are not parsed yet
 }
 
-// positional takes an argument, or all that are left.
-func (p *fastParser) positional() bool {
+// takeArgument takes the next argument. If the command takes a rest, it takes all that are left.
+func (p *fastParser) takeArgument() bool {
 	i := slices.IndexFunc(p.all, func(d declaration) bool { return d.positional })
 	if i < 0 {
 		return false
@@ -191,34 +192,46 @@ func (p *fastParser) positional() bool {
 	return true
 }
 
-// letters takes a word such as -n, -nE0 or -w5.
-func (p *fastParser) letters(word string) bool {
+// takeLongFlag takes a word such as --no-wait or --wait=5, without its dashes.
+func (p *fastParser) takeLongFlag(word string) bool {
+	name, value, isAttached := strings.Cut(word, "=")
+	if len(name) < 2 {
+		return false
+	}
+	return p.takeFlag(name, value, isAttached)
+}
+
+// takeLetters takes a word such as -n, -nE0 or -w5, without its dash.
+func (p *fastParser) takeLetters(word string) bool {
+	if strings.Contains(word, "=") {
+		return false
+	}
 	for i := range len(word) {
 		letter, rest := word[i:i+1], word[i+1:]
 		d := p.find(letter)
-		switch {
-		case d == nil || strings.Contains(word, "="):
-			return false
-		case d.Kind != config.Bool:
-			return p.flag(letter, rest, rest != "")
-		case !p.flag(letter, "", false):
+		if d == nil {
 			return false
 		}
+		if d.Kind != config.Bool { // the rest of the word is the flag's value
+			isAttached := rest != ""
+			return p.takeFlag(letter, rest, isAttached)
+		}
+		d.texts = append(d.texts, "true")
 	}
 	return true
 }
 
-// flag takes a flag and its value, which may be the next argument.
-func (p *fastParser) flag(name, value string, attached bool) bool {
+// takeFlag takes a flag and its value. A value that is not attached is the next argument.
+func (p *fastParser) takeFlag(name, value string, isAttached bool) bool {
 	d := p.find(name)
 	switch {
 	case d == nil:
 		return false
-	case d.Kind == config.Bool && !attached:
+	case d.Kind == config.Bool && !isAttached:
 		value = "true"
 	case d.Kind == config.Bool && value != "true" && value != "false":
 		return false
-	case attached:
+	case isAttached:
 	case len(p.args) == 0 || strings.HasPrefix(p.args[0], "-"):
 		return false
 	default:
@@ -240,9 +253,9 @@ func (p *fastParser) find(name string) *declaration {
 	return nil
 }
 
-// settings are what flags, variables and files can give a command: its own flags
-// and those of golock run, for which variables and files are made. given is what
-// the command line gave, by key.
+// settings returns what flags, variables and files can give a command: its own flags
+// and those of golock run, for which variables and files are made. given has the
+// values on the command line, by key.
 func settings(command any) (all []config.Setting, given map[string][]string) {
 	all, given = make([]config.Setting, 0, 48), map[string][]string{}
 	if _, isRun := command.(*runCommand); !isRun {

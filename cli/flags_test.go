@@ -25,7 +25,7 @@ func parseWithKong(args []string) (command, error) {
 // agree checks that what parseFast accepts means the same to kong.
 func agree(t testing.TB, args []string) (accepted bool) {
 	t.Helper()
-	got := (&commands{}).named(args[0])
+	got := (&commands{}).find(args[0])
 	if !parseFast(got, args[1:]) {
 		return false
 	}
@@ -42,7 +42,7 @@ func agree(t testing.TB, args []string) (accepted bool) {
 // The declarations that golock reads by itself are those in kong's model.
 func TestDeclarations(t *testing.T) {
 	for _, node := range newParser(nil).Model.Children {
-		all := declarations((&commands{}).named(node.Name))
+		all := declarations((&commands{}).find(node.Name))
 		for _, f := range node.Flags {
 			i := slices.IndexFunc(all, func(d declaration) bool { return d.Key == f.Name })
 			if i < 0 {

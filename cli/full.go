@@ -56,8 +56,8 @@ func become(path string) error {
 	return signals.Exec(program, os.Args, entry.Environ())
 }
 
-// leanWatchdog is the lean program beside the full one, or "". A watchdog needs no clients: the
-// lean one starts sooner and takes half the memory.
+// leanWatchdog returns the path of the lean program beside this full program, or "". A watchdog needs no
+// clients, and the lean program starts sooner and takes half the memory.
 func leanWatchdog() string {
 	self, err := os.Executable()
 	if err != nil || filepath.Base(self) != "golock-"+versionText() {

@@ -28,18 +28,23 @@ type fullCommands struct {
 
 // Decode implements kong.MapperValue.
 func (a *argument) Decode(ctx *kong.DecodeContext) error {
-	token := ctx.Scan.Peek()
-	// Kong takes a number below zero for a flag.
-	if text := rawText(token); len(text) > 1 && text[0] == '-' && text[1] >= '0' && text[1] <= '9' {
+	text := rawText(ctx.Scan.Peek())
+	if isNegative(text) { // kong would take it for a flag
 		ctx.Scan.Pop()
-	} else {
-		var err error
-		if token, err = ctx.Scan.PopValue("a"); err != nil {
-			return errors.New("needs a value")
-		}
+		a.texts = append(a.texts, text)
+		return nil
+	}
+	token, err := ctx.Scan.PopValue("a")
+	if err != nil {
+		return errors.New("needs a value")
 	}
 	a.texts = append(a.texts, rawText(token))
 	return nil
+}
+
+// isNegative reports whether a text begins like a number below zero.
+func isNegative(text string) bool {
+	return len(text) > 1 && text[0] == '-' && text[1] >= '0' && text[1] <= '9'
 }
 
 // IsBool implements kong.BoolMapperValue.
@@ -66,10 +71,10 @@ func (r *rest) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// rawText is a token as it was typed; its String would add dashes.
+// rawText returns a token as it was typed. Token.String would add dashes.
 func rawText(token kong.Token) string { return fmt.Sprint(token.Value) }
 
-// newParser gives kong's parser of the whole command line.
+// newParser returns kong's parser of the whole command line.
 func newParser(onExit func(code int)) *kong.Kong {
 	parser := kong.Must(&commands{},
 		kong.Name("golock"),
@@ -87,20 +92,20 @@ func newParser(onExit func(code int)) *kong.Kong {
 
 // parse lets kong understand the command line, and runs the command.
 func parse(args []string, out *term.Printer) error {
-	ended := false // by --help
-	parser := newParser(func(int) { ended = true })
+	isHelpShown := false
+	parser := newParser(func(int) { isHelpShown = true }) // only --help exits
 	parsed, err := parser.Parse(args)
 	switch {
 	case errors.As(err, new(outputError)): // the help could not be written
 		return err
-	case ended:
+	case isHelpShown:
 		return nil
 	case err != nil:
 		help := "golock --help"
 		if len(args) > 0 {
 			err = withHint(err, args)
 		}
-		if len(args) > 0 && (&commands{}).named(args[0]) != nil {
+		if len(args) > 0 && (&commands{}).find(args[0]) != nil {
 			help = "golock " + args[0] + " --help"
 		}
 		return usageError{fmt.Errorf("%w; see %s", err, help)}
@@ -108,7 +113,7 @@ func parse(args []string, out *term.Printer) error {
 	return parsed.Selected().Target.Addr().Interface().(command).run(out)
 }
 
-// describe gives the help of a flag or an argument, with its default and variable.
+// describe returns the help of a flag or an argument, with its default and variable.
 func describe(v *kong.Value) string {
 	var notes []string
 	if value := v.Tag.Get("builtin"); value != "" {
@@ -123,7 +128,7 @@ func describe(v *kong.Value) string {
 	return v.Help + " (" + strings.Join(notes, ", ") + ")"
 }
 
-// helpText also names aliases, which kong's help leaves out.
+// helpText returns what describe does, and the aliases, which kong's help leaves out.
 func helpText(v *kong.Value) string {
 	if v.Flag == nil || len(v.Flag.Aliases) == 0 {
 		return describe(v)

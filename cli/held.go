@@ -47,9 +47,8 @@ func (c *heldCommand) run(*term.Printer) error {
 	return err
 }
 
-// ask asks about the slot that is named, else about that of the run around this process.
-// GOLOCK_LOCK_STORE has no secrets, so it may not open a store on a server: then the golock of the run
-// answers.
+// ask asks about the slot that an argument or --id names, otherwise about the slot of the run around this
+// process.
 func (c *heldCommand) ask() error {
 	id := os.Getenv("GOLOCK_ID")
 	silent := &term.Printer{Quiet: true} // held prints nothing but why it cannot tell
@@ -66,6 +65,13 @@ func (c *heldCommand) ask() error {
 		c.ID.texts = []string{id}
 		return c.runQuestion(silent, held.Still)
 	}
+	return c.askEnclosing(id)
+}
+
+// askEnclosing asks about the slot of the run around this process. GOLOCK_LOCK_STORE names its store, but
+// without a password, so this process may be unable to open a store on a server. Then only the golock of
+// the run answers.
+func (c *heldCommand) askEnclosing(id string) error {
 	ref, err := parseID(id)
 	if err != nil {
 		return err
@@ -182,8 +188,8 @@ func parseID(text string) (locks.Ref, error) {
 	return ref, nil
 }
 
-// askHolder asks the golock of this user that holds the slot. It returns held.ErrNobody if there is
-// none. An error that wraps held.ErrNobody says that there may be one that cannot be asked.
+// askHolder asks the golock of this user that holds the slot. It returns held.ErrNobody if there is no such
+// golock. An error that wraps held.ErrNobody says that there may be one, but it cannot be asked.
 func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 	dir, _ := existingSocketDir()
 	err := held.Ask(ctx, dir, ref.String(), q)
@@ -205,8 +211,8 @@ func errOfRun(ref locks.Ref) error {
 	return usageError{fmt.Errorf("%s is the slot of a run; the run releases it when its command has ended", ref)}
 }
 
-// ask answers a question about a slot: whether it is still held, which also renews its lease, or its
-// release. It asks the holder first, and then the store.
+// ask puts a question about a slot to the golock that holds it. If no golock answers, it asks the store, or
+// has it release the slot.
 func ask(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Question) error {
 	if store.IsLocalQueue && q == held.Still {
 		return holdsAll(ctx, store.Can.Queue, ref)
@@ -219,16 +225,7 @@ func ask(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Ques
 	case store.IsNetworked && q == held.Still:
 		return store.Can.Leases.Attach(ref).Confirm(ctx)
 	case store.IsNetworked:
-		// The holder may be another user's or on another host. If the entry is gone, the release knows
-		// more than this look.
-		e, err := store.Can.Queue.Find(ctx, ref)
-		if err != nil && !errors.Is(err, locks.ErrLost) {
-			return err
-		}
-		if e.Runs && !e.Ended {
-			return errOfRun(ref)
-		}
-		return store.Can.Leases.Attach(ref).Release(ctx)
+		return releaseInStore(ctx, ref, store)
 	case store.IsLocalQueue:
 		if err := locks.Holds(ctx, store.Can.Queue, ref); err != nil {
 			return err
@@ -238,4 +235,17 @@ func ask(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Ques
 		return err
 	}
 	return locks.ErrLost
+}
+
+// releaseInStore releases a slot whose holder does not answer here: it may be another user's, or on another
+// host. The slot of a run is not released.
+func releaseInStore(ctx context.Context, ref locks.Ref, store locks.KnownStore) error {
+	e, err := store.Can.Queue.Find(ctx, ref)
+	if err != nil && !errors.Is(err, locks.ErrLost) { // Release answers for an entry that is gone
+		return err
+	}
+	if e.Runs && !e.Ended {
+		return errOfRun(ref)
+	}
+	return store.Can.Leases.Attach(ref).Release(ctx)
 }

@@ -115,7 +115,7 @@ func printBriefRoot(ctx *kong.Context) error {
 
 func isBrief(f *kong.Flag) bool { return f.Tag.Has("brief") }
 
-// printBrief prints the flags that people use, a line for each.
+// printBrief prints the usual flags, those with the tag brief, a line for each.
 func printBrief(ctx *kong.Context, node *kong.Node) error {
 	w := tabwriter.NewWriter(ctx.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\n%s\n\n", node.Help)
@@ -148,7 +148,7 @@ func firstExample(node *kong.Node) string {
 	return strings.TrimSpace(line)
 }
 
-// usageOf is how a command is called.
+// usageOf returns the usage line of a command.
 func usageOf(node *kong.Node) string {
 	return strings.TrimSpace("golock " + node.Name + " " + node.Tag.Get("usage"))
 }

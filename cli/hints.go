@@ -7,24 +7,25 @@ import (
 	"strings"
 )
 
-// withHint adds to a mistake on the command line what golock has for a command or a flag of another tool.
+// withHint adds to a mistake on the command line what golock has in place of a command or a flag of
+// another tool.
 func withHint(err error, args []string) error {
-	if (&commands{}).named(args[0]) == nil {
-		if own := ownCommand(args[0]); own != "" {
-			return fmt.Errorf("there is no command %q: did you mean golock %s?", args[0], own)
+	if (&commands{}).find(args[0]) == nil {
+		if equivalent := equivalentCommand(args[0]); equivalent != "" {
+			return fmt.Errorf("there is no command %q: did you mean golock %s?", args[0], equivalent)
 		}
 		return err
 	}
 	rest, isFlag := strings.CutPrefix(err.Error(), "unknown flag ")
 	flag, _, _ := strings.Cut(rest, ",")
-	if own := ownFlag(flag); isFlag && own != "" {
-		return fmt.Errorf("unknown flag %s: %s", flag, own)
+	if advice := flagAdvice(flag); isFlag && advice != "" {
+		return fmt.Errorf("unknown flag %s: %s", flag, advice)
 	}
 	return err
 }
 
-// ownCommand returns the command that does what other tools call so, or "".
-func ownCommand(word string) string {
+// equivalentCommand returns the golock command that does what a word means in other tools, or "".
+func equivalentCommand(word string) string {
 	switch word {
 	case "status", "list", "show", "ps":
 		return "ls"
@@ -40,8 +41,8 @@ func ownCommand(word string) string {
 	return ""
 }
 
-// ownFlag says how golock has what a flag means in other tools, or returns "".
-func ownFlag(flag string) string {
+// flagAdvice says how golock does what a flag means in other tools. It returns "" if that is not known.
+func flagAdvice(flag string) string {
 	switch flag {
 	case "-c", "--command":
 		return "a line for the shell is run with -- sh -c 'LINE'"

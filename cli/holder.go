@@ -35,10 +35,10 @@ import (
 // HolderName is the first argument of a holder process.
 const HolderName = "golock-holder"
 
-// The descriptors of a holder, beside the standard ones, which are /dev/null.
+// A holder process has these descriptors. Its standard streams are /dev/null.
 const (
 	holderSocket  = 3
-	holderProcess = 4 // the descriptor of the process of --for
+	holderProcess = 4 // of the process of --for
 )
 
 // holderRequest says what a holder has to take.
@@ -78,29 +78,32 @@ type result struct {
 }
 
 // Holder does the work of a holder process.
-func Holder() Exit { return recovered(holderMain) }
+func Holder() Exit { return runProgram(holderMain) }
 
 // holder is the holder's end of the socket.
 type holder struct {
-	socket int
-	done   bool // the result is sent: nobody listens any more
+	socket     int
+	resultSent bool // golock acquire does not read any more
 }
 
-// maxUnread leaves room for the result, also if golock acquire is stopped (Ctrl-Z) and reads
-// nothing for hours.
+// maxUnread limits the messages that golock acquire has not read. There is always room for the result, even
+// if golock acquire is stopped (Ctrl-Z) and reads nothing for hours.
 const maxUnread = 64 << 10
 
-// maxRequest bounds what a holder reads: arguments and variables have room in it.
+// maxRequest limits the request that a holder reads. Arguments and variables have room in it.
 const maxRequest = 4 << 20
 
-// send returns no error, because runner.Holder notices by itself that golock acquire is gone.
+// send sends a message, or drops it if there is no room. It returns no error, because runner.Holder notices
+// by itself that golock acquire is gone.
 func (h *holder) send(m holderMessage) {
 	text, _ := json.Marshal(m)
 	unread, _ := unix.IoctlGetInt(h.socket, unix.TIOCOUTQ)
-	if h.done || m.Result == nil && unread+len(text) > maxUnread {
+	isResult := m.Result != nil
+	hasRoom := isResult || unread+len(text) <= maxUnread
+	if h.resultSent || !hasRoom {
 		return
 	}
-	h.done = m.Result != nil
+	h.resultSent = isResult
 	text = append(text, '\n') // there is room for all of it
 	err := unix.Sendto(h.socket, text, unix.MSG_NOSIGNAL, nil)
 	if err == unix.EPERM || err == unix.ENOSYS { // a seccomp profile; golock acquire waits for this message
@@ -127,16 +130,17 @@ func holderMain(out *term.Printer) error {
 	}
 	unix.CloseOnExec(holderSocket)
 	unix.CloseOnExec(holderProcess)
-	// The collector closes a file that nobody refers to, and its number becomes
-	// another's.
+	// Without KeepAlive the garbage collector could close the socket, and another file could get its number.
 	socket := os.NewFile(holderSocket, "socket")
 	defer runtime.KeepAlive(socket)
 	var request holderRequest
-	if json.NewDecoder(io.LimitReader(socket, maxRequest)).Decode(&request) != nil {
-		return nil // the caller is gone
+	err = json.NewDecoder(io.LimitReader(socket, maxRequest)).Decode(&request)
+	if err != nil {
+		return nil // golock acquire is gone
 	}
-	asked := locks.Stored{Claim: request.Request.Claim, Replace: request.Request.Replace, TTL: request.Request.TTL, Hold: request.Request.Hold}
-	if err := asked.Check(); err != nil {
+	r := request.Request
+	stored := locks.Stored{Claim: r.Claim, Replace: r.Replace, TTL: r.TTL, Hold: r.Hold}
+	if err := stored.Check(); err != nil {
 		return usageError{fmt.Errorf("%s is started by golock acquire only: %w", HolderName, err)}
 	}
 	_ = unix.SetNonblock(holderSocket, true)
@@ -186,7 +190,10 @@ const abandonLimit = 80 * time.Millisecond
 
 // startHolder starts the holder process and returns golock acquire's end of the socket.
 func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process *pidfd.Process) (*os.File, error) {
-	text, _ := json.Marshal(holderRequest{run.Address, run.Request, process.PID(), run.Jitter, run.Wait, out.PaceOf(), out.JSON})
+	text, _ := json.Marshal(holderRequest{
+		Address: run.Address, Request: run.Request, Process: process.PID(), Jitter: run.Jitter, Wait: run.Wait,
+		Pace: out.PaceOf(), JSON: out.JSON,
+	})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("socketpair: %w", err)
@@ -215,7 +222,7 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 	if err != nil {
 		return nil, needs("golock acquire", "/proc", "mount -t proc proc /proc", err)
 	}
-	_, _ = socket.Write(text) // awaitHolder sees a holder that has ended
+	_, _ = socket.Write(text) // if the holder has ended, awaitHolder finds out
 	return socket, nil
 }
 
@@ -261,8 +268,8 @@ func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (slot
 	}
 }
 
-// abandonHolder says that nobody needs the slot, and waits a moment for the end of the
-// holder.
+// abandonHolder tells the holder that nobody needs the slot. It waits at most abandonLimit for the end of
+// the holder.
 func abandonHolder(socket *os.File) {
 	fd := int(socket.Fd())
 	_ = unix.Shutdown(fd, unix.SHUT_WR)

@@ -29,8 +29,8 @@ type lsCommand struct {
 }
 
 const (
-	questionLimit = 3 * time.Second        // then the store counts as out of reach
-	leastInterval = 100 * time.Millisecond // every look is a question to the store
+	questionLimit = 3 * time.Second        // --watch: a store that has not answered by then counts as out of reach
+	leastInterval = 100 * time.Millisecond // --watch: every look is a question to the store
 )
 
 func (*lsCommand) Help() string {
@@ -118,57 +118,71 @@ type lister struct {
 	*lsCommand
 	out      *term.Printer
 	stores   []locks.KnownStore
-	where    string // the store's URL
+	where    string // the store's URL, or words for several stores
 	interval time.Duration
 
 	unprotected []locks.Entry // commands that run without their slot, at the last look
 
-	seen   string // what was written last, without what changes from look to look
-	failed error  // the last one, which was printed
+	shown     string // the entries that changes has shown last, without what changes by itself with time
+	lastError error  // the error of the last look, which changes has printed
 }
 
-// once shows what there is. After a failure that is what could be read, if anything: an empty array
-// would say that nobody holds.
+// once shows the entries. After a failure it shows those that could be read.
 func (l *lister) once() error {
 	entries, failed := l.list(context.Background())
 	if l.Quiet.on() {
-		return isUsed(entries, failed)
+		return errorIfUnused(entries, failed)
 	}
 	l.warnOfUnprotected()
-	if l.Metrics.on() {
-		if failed != nil {
-			return failed // some locks would be missing, as if nobody used them
-		}
+	switch {
+	case l.Metrics.on() && failed != nil:
+		return failed // some locks would be missing, as if nobody used them
+	case l.Metrics.on():
 		return printOut(metricsOfNow(entries, l.where, l.Name.text()))
+	case l.JSON.on() && failed != nil && len(entries) == 0:
+		return failed // an empty array would say that nobody holds
 	}
-	var text string
-	if l.JSON.on() && failed != nil && len(entries) == 0 {
-		return failed
-	}
+	var err error
 	if l.JSON.on() {
-		for piece := range term.JSONRows(entries) {
-			if err := printOut(piece); err != nil {
-				return err
-			}
+		err = printJSON(entries)
+	} else {
+		err = l.printTable(entries, failed)
+	}
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// printJSON prints the entries as an array, piece by piece.
+func printJSON(entries []locks.Entry) error {
+	for piece := range term.JSONRows(entries) {
+		err := printOut(piece)
+		if err != nil {
+			return err
 		}
-		return failed
-	} else if lines := term.Table(entries, term.ScreenOf(1).Columns); len(lines) > 0 {
-		text = strings.Join(lines, "\n") + "\n"
-	} else if failed == nil {
+	}
+	return nil
+}
+
+// printTable prints a table of the entries. Without entries it says so, unless they could not be read.
+func (l *lister) printTable(entries []locks.Entry, failed error) error {
+	lines := term.Table(entries, term.ScreenOf(1).Columns)
+	if len(lines) > 0 {
+		return printOut(strings.Join(lines, "\n") + "\n")
+	}
+	if failed == nil {
 		what := ""
 		if l.Name.given() {
 			what = fmt.Sprintf(" for %q", locks.Printable(l.Name.text(), term.NameLimit))
 		}
 		l.out.Say("nothing holds or waits" + what + " in " + l.where)
 	}
-	if err := printOut(text); err != nil {
-		return err
-	}
-	return failed
+	return nil
 }
 
-// isUsed returns the error with which ls --quiet ends, or nil if there is an entry.
-func isUsed(entries []locks.Entry, failed error) error {
+// errorIfUnused returns the error with which ls --quiet ends, or nil if there is an entry.
+func errorIfUnused(entries []locks.Entry, failed error) error {
 	switch {
 	case len(entries) > 0:
 		return nil
@@ -178,11 +192,11 @@ func isUsed(entries []locks.Entry, failed error) error {
 	return exitError{code: exitFailed}
 }
 
-// allUsersLimit bounds the time for the directories of all users together.
+// allUsersLimit limits the time for the directories of all users together.
 const allUsersLimit = 30 * time.Second
 
-// list asks for the entries of the name, or of all. A store that cannot be read hides
-// none of the others: it may be another user's.
+// list asks for the entries of the name, or of all names. It goes on after a store that
+// cannot be read, because that may belong to another user.
 func (l *lister) list(ctx context.Context) (all []locks.Entry, failed error) {
 	l.unprotected = nil
 	if len(l.stores) == 1 {
@@ -194,7 +208,8 @@ func (l *lister) list(ctx context.Context) (all []locks.Entry, failed error) {
 	for i, store := range l.stores {
 		entries, err := l.entriesOf(ctx, store)
 		all = append(all, entries...)
-		if !errors.Is(err, unix.EACCES) { // else another user's
+		isOfOtherUser := errors.Is(err, unix.EACCES)
+		if !isOfOtherUser {
 			errs = append(errs, err)
 		}
 		left := len(l.stores) - i - 1
@@ -228,8 +243,8 @@ func (l *lister) warnOfUnprotected() {
 }
 
 // loop is golock ls --watch: it shows the entries until a signal ends it. After INT,
-// with which a user ends it, the exit code is 0. watch has a goroutine of its own, for
-// the store or the terminal may block.
+// with which a user ends it, the exit code is 0. watch has a goroutine of its own,
+// because the store or the terminal may block.
 func (l *lister) loop() error {
 	ctx, stop := untilStopped()
 	defer stop()
@@ -247,7 +262,7 @@ func (l *lister) loop() error {
 	return err
 }
 
-// watch asks and shows until ctx ends or there is no point in going on.
+// watch asks and shows until ctx ends, or until an error comes that does not pass.
 func (l *lister) watch(ctx context.Context) (err error) {
 	defer locks.Recover(&err)
 	for {
@@ -287,12 +302,13 @@ func (l *lister) screen(entries []locks.Entry, failed error) string {
 		more := len(lines) - room + 1
 		lines = append(lines[:room-1], fmt.Sprintf("… and %d more", more))
 	}
+	const home, clearLine, clearRest = "\x1b[H", "\x1b[2K", "\x1b[J"
 	var b strings.Builder
-	b.WriteString("\x1b[H")
+	b.WriteString(home)
 	for _, line := range lines {
-		b.WriteString("\x1b[2K" + term.Cut(line, size.Columns) + "\n")
+		b.WriteString(clearLine + term.Cut(line, size.Columns) + "\n")
 	}
-	return b.String() + "\x1b[J"
+	return b.String() + clearRest
 }
 
 // totals counts holders and waiters.
@@ -306,28 +322,28 @@ func totals(entries []locks.Entry) string {
 	return fmt.Sprintf("%d holding, %d waiting", len(entries)-waiting, waiting)
 }
 
-// changes gives the table, or the array, if it has changed, and prints a failure once.
+// changes returns the table, or the array, if it has changed. It prints a failure once.
 func (l *lister) changes(entries []locks.Entry, failed error) string {
-	if failed != nil && fmt.Sprint(failed) != fmt.Sprint(l.failed) {
+	if failed != nil && fmt.Sprint(failed) != fmt.Sprint(l.lastError) {
 		l.out.Warn(failed.Error())
 	}
-	l.failed = failed
+	l.lastError = failed
 	if failed != nil && len(entries) == 0 {
 		return "" // nothing is known
 	}
-	var seen strings.Builder
-	fmt.Fprint(&seen, len(entries))
+	var present strings.Builder
+	fmt.Fprint(&present, len(entries))
 	for _, e := range entries {
 		e.Expires, e.Age, e.Since, e.HeldTill = 0, 0, time.Time{}, time.Time{}
-		fmt.Fprintf(&seen, "%+v", e)
+		fmt.Fprintf(&present, "%+v", e)
 	}
 	for _, e := range l.unprotected {
-		fmt.Fprint(&seen, e.Ref, e.PID)
+		fmt.Fprint(&present, e.Ref, e.PID)
 	}
-	if seen.String() == l.seen {
+	if present.String() == l.shown {
 		return ""
 	}
-	l.seen = seen.String()
+	l.shown = present.String()
 	l.warnOfUnprotected()
 	if l.JSON.on() {
 		return term.JSONText(term.Rows(entries), "  ")

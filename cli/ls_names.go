@@ -7,11 +7,12 @@ import (
 	"golock/locks"
 )
 
-// maxNextLooks is how many other names ls NAME looks at: others may have written any number of them.
+// maxNextLooks limits how many other names ls NAME looks at: other users may have written any number of
+// them into the store.
 const maxNextLooks = 64
 
 // addWaitsFor adds to the holders among entries the name that their run waits for, if it has several names and
-// does not have all of them yet. entries are those of the name, or of all names ("").
+// does not have all of them yet. The entries are those of the given name, or of all names if it is "".
 func addWaitsFor(ctx context.Context, store locks.KnownStore, name string, entries []locks.Entry) {
 	hasNext := func(e locks.Entry) bool { return e.Next != "" }
 	if !slices.ContainsFunc(entries, hasNext) {
@@ -22,12 +23,12 @@ func addWaitsFor(ctx context.Context, store locks.KnownStore, name string, entri
 		known[e.Name] = append(known[e.Name], e)
 	}
 	looks := 0
-	entriesOf := func(of string) []locks.Entry {
-		others, isKnown := known[of]
+	entriesOf := func(next string) []locks.Entry {
+		others, isKnown := known[next]
 		if !isKnown && name != "" && looks < maxNextLooks {
 			looks++
-			others, _ = store.Entries(ctx, of) // what cannot be read is not known to wait
-			known[of] = others
+			others, _ = store.Entries(ctx, next) // after an error nothing is known to wait
+			known[next] = others
 		}
 		return others
 	}
@@ -39,10 +40,11 @@ func addWaitsFor(ctx context.Context, store locks.KnownStore, name string, entri
 	}
 }
 
-// waitsFor follows the entries of a run, each of which tells the name of the next one.
+// waitsFor returns the name that a run waits for, or "". It follows the entries of the run, each of which
+// tells the next name.
 func waitsFor(e *locks.Entry, entriesOf func(name string) []locks.Entry) string {
 	next := e.Next
-	for range maxNames { // others may have written the entries
+	for range maxNames { // other users may have written entries that lead in a circle
 		var other *locks.Entry
 		for _, candidate := range entriesOf(next) {
 			if candidate.Ref.IsOfRun(e.Ref) {

@@ -47,25 +47,9 @@ func manual(page string, app *kong.Application) string {
 		if examples < 0 {
 			examples = 0 // without examples the whole text follows the flags
 		}
-		paragraphs(&sections, c.Detail[:examples])
-		var again []string
-		for _, f := range flagsOf(c) {
-			names := strings.Join(namesOf(f), ", ")
-			if described[names+f.Help] {
-				again = append(again, "\\fB"+roff(names)+"\\fR")
-				continue
-			}
-			described[names+f.Help] = true
-			fmt.Fprintf(&sections, ".TP\n\\fB%s\\fR", roff(names))
-			if f.PlaceHolder != "" {
-				fmt.Fprintf(&sections, " \\fI%s\\fR", roff(f.PlaceHolder))
-			}
-			fmt.Fprintf(&sections, "\n%s\n", roff(describe(f.Value)))
-		}
-		if len(again) > 0 {
-			fmt.Fprintf(&sections, ".PP\nAs above: %s\n", strings.Join(again, ", "))
-		}
-		paragraphs(&sections, c.Detail[examples:])
+		writeParagraphs(&sections, c.Detail[:examples])
+		writeFlags(&sections, c, described)
+		writeParagraphs(&sections, c.Detail[examples:])
 	}
 	for _, f := range flagsOf(commandNamed(app, "run")) {
 		if variable := f.Tag.Get("variable"); variable != "" {
@@ -74,6 +58,28 @@ func manual(page string, app *kong.Application) string {
 	}
 	return strings.NewReplacer("@VERSION@", roff(versionText()), "@SYNOPSIS@\n", synopsis.String(), "@COMMANDS@\n", sections.String(),
 		"@SETTINGS@\n", variables.String()).Replace(page)
+}
+
+// writeFlags describes the flags of a command. It only names those that are described already, and adds the
+// others to described.
+func writeFlags(b *strings.Builder, c *kong.Node, described map[string]bool) {
+	var repeated []string
+	for _, f := range flagsOf(c) {
+		names := strings.Join(namesOf(f), ", ")
+		if described[names+f.Help] {
+			repeated = append(repeated, "\\fB"+roff(names)+"\\fR")
+			continue
+		}
+		described[names+f.Help] = true
+		fmt.Fprintf(b, ".TP\n\\fB%s\\fR", roff(names))
+		if f.PlaceHolder != "" {
+			fmt.Fprintf(b, " \\fI%s\\fR", roff(f.PlaceHolder))
+		}
+		fmt.Fprintf(b, "\n%s\n", roff(describe(f.Value)))
+	}
+	if len(repeated) > 0 {
+		fmt.Fprintf(b, ".PP\nAs above: %s\n", strings.Join(repeated, ", "))
+	}
 }
 
 const sampleHead = `# Settings of golock for all users; see golock(1). Everything is commented out: a
@@ -91,8 +97,8 @@ const sampleTail = `
 #max = 3
 `
 
-// sample is a configuration file with every setting commented out. A help begins
-// with "# ", a setting does not.
+// sample returns a configuration file with every setting commented out. A line of
+// help begins with "# ", a setting with "#" alone.
 func sample(app *kong.Application) string {
 	var b strings.Builder
 	b.WriteString(sampleHead)
@@ -121,16 +127,16 @@ func sample(app *kong.Application) string {
 	return b.String() + sampleTail
 }
 
-// fold breaks a text into lines of at most 100 columns, each behind the indent.
+// fold breaks a text into lines of at most 100 columns. Each line begins with the indent.
 func fold(text, indent string) string {
 	paragraph := &comment.Paragraph{Text: []comment.Text{comment.Plain(text)}}
 	printer := comment.Printer{TextPrefix: indent, TextWidth: 100 - len(indent)}
 	return string(printer.Text(&comment.Doc{Content: []comment.Block{paragraph}}))
 }
 
-// paragraphs sets a text of --help: lines that begin with a blank, and what stands
-// between them, are kept as they are.
-func paragraphs(b *strings.Builder, text string) {
+// writeParagraphs writes a text of --help in roff. A paragraph with indented lines
+// keeps its lines.
+func writeParagraphs(b *strings.Builder, text string) {
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		if strings.TrimSpace(paragraph) == "" {
 			continue
@@ -149,7 +155,7 @@ func paragraphs(b *strings.Builder, text string) {
 	}
 }
 
-// roff writes text so that groff shows it as it is.
+// roff escapes a text, so that groff shows it unchanged.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(text)
 	return regexp.MustCompile(`(?m)^ *\.`).ReplaceAllString(text, `\&$0`)

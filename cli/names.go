@@ -69,8 +69,8 @@ func readNames(v *config.Values, run *runner.Run) {
 	}
 }
 
-// nameOfStore names a lock without a name. On a plain store the URL names the lock: the key does not depend
-// on the name.
+// nameOfStore returns the name of a lock that the user has not named. On a plain store that is the URL,
+// which is the lock. Other stores need a name.
 func nameOfStore(v *config.Values, store locks.KnownStore) string {
 	if !store.IsPlain {
 		v.Reject(errMissingName)
@@ -79,6 +79,7 @@ func nameOfStore(v *config.Values, store locks.KnownStore) string {
 	return store.URL()
 }
 
+// requestOf returns a request that says which lock is wanted and who wants it.
 func requestOf(run *runner.Run, name string, ref locks.Ref) locks.Request {
 	r := locks.Request{Ref: ref, Name: name, User: run.User, Within: runner.Enclosing(os.Getenv(runner.EnvHeld), ref.Key)}
 	if !run.Store.Can.InheritorsKeep {
@@ -87,20 +88,20 @@ func requestOf(run *runner.Run, name string, ref locks.Ref) locks.Request {
 	return r
 }
 
-// readEarlier completes the requests of the names before the last one: claim, priority and TTL are of each
-// name, all else is of the run.
+// readEarlier completes the requests of the names before the last one. Each name has its own claim,
+// priority and TTL; everything else is as in run.Request.
 func readEarlier(v *config.Values, run *runner.Run, out *term.Printer) {
-	for i := range run.Earlier {
-		of := v.Earlier[i]
-		each := *run
-		readClaim(of, &each, out)
-		readPriority(of, &each, out)
-		each.Request.TTL = readTTL(of, run.Store, out)
-		if err := of.Err(); err != nil {
+	for i, earlier := range run.Earlier {
+		values := v.Earlier[i]
+		scratch := *run // the functions below write into the request of a run
+		readClaim(values, &scratch, out)
+		readPriority(values, &scratch, out)
+		scratch.Request.TTL = readTTL(values, run.Store, out)
+		if err := values.Err(); err != nil {
 			v.Reject(err)
 		}
-		r := each.Request
-		r.Ref, r.Name, r.Next, r.Within = run.Earlier[i].Ref, run.Earlier[i].Name, run.Earlier[i].Next, run.Earlier[i].Within
+		r := scratch.Request
+		r.Ref, r.Name, r.Next, r.Within = earlier.Ref, earlier.Name, earlier.Next, earlier.Within
 		r.HoldsLater = r.Hold > 0
 		run.Earlier[i] = r
 	}

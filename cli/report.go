@@ -59,7 +59,7 @@ func (c *reportCommand) run(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	sums := &sums{summary: report.NewSummary(), metrics: report.NewMetrics()}
+	sums := &reportSums{summary: report.NewSummary(), metrics: report.NewMetrics()}
 	if c.HTML.given() || c.Name.given() {
 		sums.page = webpage.New(time.Now())
 	}
@@ -107,7 +107,7 @@ func (c *reportCommand) paths(v *config.Values, out *term.Printer) ([]string, er
 	if len(paths) > 0 {
 		return paths, nil
 	}
-	warn(out, v) // the configuration counts
+	warn(out, v) // the settings name the report, so their warnings matter
 	path := v.Text("report")
 	switch {
 	case path == "":
@@ -118,14 +118,14 @@ func (c *reportCommand) paths(v *config.Values, out *term.Printer) ([]string, er
 	return []string{path}, nil
 }
 
-// sums are what the lines of reports are added to.
-type sums struct {
+// reportSums are what the lines of reports are added to.
+type reportSums struct {
 	summary *report.Summary
 	metrics *report.Metrics
 	page    *webpage.Page // nil if neither a page nor the lists of a name are wanted
 }
 
-func (s *sums) add(line *report.Line) {
+func (s *reportSums) add(line *report.Line) {
 	s.summary.Add(line)
 	s.metrics.Add(line)
 	if s.page != nil {
@@ -133,9 +133,9 @@ func (s *sums) add(line *report.Line) {
 	}
 }
 
-// read adds the lines of a file. One that does not exist yet, in a directory that does, is empty:
+// read adds the lines of a file. A file that does not exist yet counts as empty if its directory exists:
 // the first run makes it.
-func (c *reportCommand) read(path string, selected report.Filter, sums *sums, out *term.Printer) error {
+func (c *reportCommand) read(path string, selected report.Filter, sums *reportSums, out *term.Printer) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) && isDirectory(filepath.Dir(path)) {
 		if !c.Textfile.given() {
@@ -157,9 +157,9 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// write writes what the flags ask for. Without one that is the table for a terminal, and metrics
+// write writes what the flags ask for. Without such a flag it writes the table for a terminal, and metrics
 // for a program.
-func (c *reportCommand) write(sums *sums, out *term.Printer) error {
+func (c *reportCommand) write(sums *reportSums, out *term.Printer) error {
 	width := term.ScreenOf(1).Columns
 	wantsTable, wantsMetrics := c.Summary.on(), c.Prometheus.on()
 	if !wantsTable && !wantsMetrics && !c.HTML.given() && !c.Textfile.given() {
@@ -197,7 +197,7 @@ func (c *reportCommand) write(sums *sums, out *term.Printer) error {
 	return printOut(strings.Join(lines, "\n") + "\n")
 }
 
-func (c *reportCommand) writePage(sums *sums) error {
+func (c *reportCommand) writePage(sums *reportSums) error {
 	var html bytes.Buffer
 	err := sums.page.Write(&html, sums.summary.Rows())
 	if err != nil {
@@ -206,17 +206,18 @@ func (c *reportCommand) writePage(sums *sums) error {
 	return replaceFile(c.HTML.text(), html.Bytes(), isReadByUmask)
 }
 
-// Who may read a file that golock report makes.
+// These constants say who may read a file that golock report makes (replaceFile).
 const (
-	isReadByOthers = true  // everybody: node_exporter is another user
-	isReadByUmask  = false // as with a report, whose commands the page shows
+	isReadByOthers = true  // everybody may read metrics: node_exporter is another user
+	isReadByUmask  = false // the umask decides: a page shows the commands of runs
 )
 
 // replaceFile replaces a file in one step. The temporary file does not end in .prom, so that
 // node_exporter ignores it. Only a file or a link is replaced: root could replace /dev/stdout.
 func replaceFile(path string, content []byte, forOthers bool) error {
 	info, err := os.Lstat(path)
-	if err == nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 || standardStream(path) >= 0 {
+	isSpecial := err == nil && !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0
+	if isSpecial || standardStream(path) >= 0 {
 		return fmt.Errorf("%s is not a regular file", path)
 	}
 	temporary := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d.tmp", filepath.Base(path), rand.Uint64()))

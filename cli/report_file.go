@@ -32,16 +32,27 @@ func openReport(v *config.Values) (fd int, err error) {
 	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK |
 		unix.O_NOCTTY
 	fd, err = eintr.Get(func() (int, error) { return unix.Open(path, flags, 0o666) })
-	var st unix.Stat_t
 	switch {
-	case err == unix.ELOOP && unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK:
+	case err == unix.ELOOP && isSymbolicLink(path):
 		err = v.Errorf("report", "%q is a symbolic link, which is not followed: name the file itself", path)
 	case err != nil:
 		err = v.Errorf("report", "cannot append to %q: %v", path, err)
-	case unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFBLK:
+	case mayBeBlockDevice(fd):
 		err = v.Errorf("report", "%q is a block device", path)
 	}
 	return fd, err
+}
+
+func isSymbolicLink(path string) bool {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+}
+
+func mayBeBlockDevice(fd int) bool {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	return err != nil || st.Mode&unix.S_IFMT == unix.S_IFBLK
 }
 
 // standardStream returns the descriptor of the standard stream that a path names, or -1 if the path
@@ -76,7 +87,7 @@ func duplicateStream(v *config.Values, path string, stream int) (int, error) {
 // maxReportHolders is the largest number of holders in a line. A lock may have thousands.
 const maxReportHolders = 16
 
-// outcomeText is the outcome of a run in a report.
+// outcomeText returns the outcome of a run in the words of a report.
 func outcomeText(o *runner.Outcome) string {
 	switch {
 	case o.Unreachable:

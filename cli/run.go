@@ -144,9 +144,11 @@ func withFlagHint(err error, argv []string) error {
 		return err
 	}
 	flag, word := os.Args[before], argv[0]
+	isFlag := len(flag) >= 2 && flag[0] == '-' && flag != "--"
 	_, notNumber := config.ParseInt(word, 0, math.MaxInt32)
 	_, notSignal := signals.Parse(word)
-	if len(flag) < 2 || flag[0] != '-' || flag == "--" || notNumber != nil && notSignal != nil {
+	looksLikeValue := notNumber == nil || notSignal == nil
+	if !isFlag || !looksLikeValue {
 		return err
 	}
 	return fmt.Errorf("%w (%s takes no value, so %q was taken for the command)", err, flag, word)
@@ -163,7 +165,8 @@ func prepareRun(command any, out *term.Printer) (*config.Values, *runner.Run, er
 	store, address, noStore := openStore(v)
 	user := ""
 	_, isRun := command.(*runCommand)
-	if noStore == nil && (store.IsNetworked || isRun && v.Text("report") != "") {
+	needsUser := store.IsNetworked || isRun && v.Text("report") != ""
+	if noStore == nil && needsUser {
 		user = passwd.Name(os.Geteuid()) // once, and before signals are caught: a directory service may take seconds
 	}
 	terminal := runner.HasTerminal()
@@ -193,13 +196,14 @@ func prepareRun(command any, out *term.Printer) (*config.Values, *runner.Run, er
 	return v, run, nil
 }
 
-// socketDir is where golocks of this user find each other.
+// socketDir returns the directory in which golocks of this user find each other. It makes the directory if
+// it is missing.
 func socketDir() (string, error) { return open.Directory(true) }
 
-// existingSocketDir is the same, but makes no directory.
+// existingSocketDir is socketDir for a caller that only looks: it makes no directory.
 func existingSocketDir() (string, error) { return open.Directory(false) }
 
-// readEnd reads how the command ends, and gives the exit codes that are reported as 0.
+// readEnd reads how the command is ended. It returns the exit codes that are reported as 0.
 func readEnd(v *config.Values, run *runner.Run) (okExit []int) {
 	for _, text := range v.List("ok-exit") {
 		code, err := config.ParseInt(text, 0, 255)
@@ -210,10 +214,11 @@ func readEnd(v *config.Values, run *runner.Run) (okExit []int) {
 	}
 	run.TimeLimit = v.Duration("time-limit")
 	run.KillAfter = v.Duration("kill-after")
-	var err error
-	if run.StopSignal, err = signals.Parse(v.Text("signal")); err != nil {
+	stopSignal, err := signals.Parse(v.Text("signal"))
+	if err != nil {
 		v.Fail("signal", "%v", err)
 	}
+	run.StopSignal = stopSignal
 	run.Rewrites = signals.Rewrites{}
 	for _, rule := range v.List("rewrite") {
 		if err := run.Rewrites.Add(rule); err != nil {
@@ -223,7 +228,7 @@ func readEnd(v *config.Values, run *runner.Run) (okExit []int) {
 	return okExit
 }
 
-// checkProc makes sure that descendants can be found, where that is needed.
+// checkProc makes sure that /proc shows the descendants to a run that has to find them.
 func checkProc(v *config.Values, run *runner.Run) {
 	if !run.Tree && !run.NeedsWatchdog() {
 		return
@@ -242,22 +247,11 @@ func checkProc(v *config.Values, run *runner.Run) {
 	}
 }
 
-// readExec reads what the command inherits, and whether a golock stays. Where none stays it
-// drops the settings that need one.
+// readExec reads what the command inherits, and whether a golock stays beside the command.
 func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
 	refuseLacking(v, run.Store, out, "exec", "close")
-	if exec, _ := v.Given("exec"); v.Bool("exec") {
-		needGolock := []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree", "report", "die-with-golock"}
-		needed := slices.ContainsFunc(needGolock, func(key string) bool {
-			source, ok := v.Given(key)
-			return ok && source.FromFlag()
-		})
-		if needed && !exec.FromFlag() {
-			out.Step("ignored: a flag needs a golock that stays", "setting", exec.String())
-			v.Drop("exec")
-		} else {
-			refuse(v, out, "cannot be combined with --exec: no golock process stays", needGolock...)
-		}
+	if v.Bool("exec") {
+		resolveExec(v, out)
 	}
 	run.Tree, run.Close, run.Exec = v.Bool("tree"), v.Bool("close"), v.Bool("exec")
 	run.DieWithGolock = v.Bool("die-with-golock")
@@ -269,4 +263,21 @@ func readExec(v *config.Values, run *runner.Run, out *term.Printer) {
 	for i := range run.Earlier {
 		run.Earlier[i].Keeper = keeper
 	}
+}
+
+// resolveExec resolves the conflict of --exec with settings that need a golock beside the command. A flag
+// counts more than a setting from a variable or a file, which is dropped. Two flags are a mistake.
+func resolveExec(v *config.Values, out *term.Printer) {
+	needGolock := []string{"close", "time-limit", "kill-after", "signal", "rewrite", "ok-exit", "tree", "report", "die-with-golock"}
+	flagNeedsGolock := slices.ContainsFunc(needGolock, func(key string) bool {
+		source, ok := v.Given(key)
+		return ok && source.FromFlag()
+	})
+	exec, _ := v.Given("exec")
+	if flagNeedsGolock && !exec.FromFlag() {
+		out.Step("ignored: a flag needs a golock that stays", "setting", exec.String())
+		v.Drop("exec")
+		return
+	}
+	refuse(v, out, "cannot be combined with --exec: no golock process stays", needGolock...)
 }

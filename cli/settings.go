@@ -112,7 +112,7 @@ func readAddress(v *config.Values) (a address, err error) {
 		}
 		return a, err
 	}
-	if _, both := v.Given("store"); both {
+	if _, hasStore := v.Given("store"); hasStore {
 		return a, v.Conflict("store-file", "store", "")
 	}
 	a.key = "store-file"
@@ -129,17 +129,25 @@ func readAddress(v *config.Values) (a address, err error) {
 	if a.url == "" {
 		return a, v.Errorf(a.key, "%s: its first line has no URL", path)
 	}
-	if u, err := url.Parse(a.url); content.OthersCanRead && err == nil && u.User != nil {
-		if _, secret := u.User.Password(); secret {
-			a.exposed = path
-		}
+	if content.OthersCanRead && hasPassword(a.url) {
+		a.exposed = path
 	}
 	return a, nil
 }
 
-// trimURL removes what is around a URL but not part of it: the newline of a base64 secret, the carriage
-// return of a file from Windows, its byte order mark. A blank that belongs to a path is written %20.
-// Otherwise "local:///srv " would be another lock than "local:///srv".
+// hasPassword reports whether a URL has a password.
+func hasPassword(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil {
+		return false
+	}
+	_, isSet := u.User.Password()
+	return isSet
+}
+
+// trimURL removes what does not belong to a URL: the newline of a base64 secret, and the carriage return
+// and the byte order mark of a file from Windows. A blank at the end is removed too, because otherwise
+// "local:///srv " would be another lock than "local:///srv". A blank in a path is written %20.
 func trimURL(text string) string {
 	const byteOrderMark = "\ufeff"
 	return strings.TrimSpace(strings.TrimPrefix(text, byteOrderMark))

@@ -49,7 +49,7 @@ func readNote(v *config.Values) string {
 	return note
 }
 
-// readClaim reads how many slots are wanted, of how many.
+// readClaim reads the weight and the max. The max of --shared is 0, which stands for no max.
 func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 	can := run.Store.Can
 	if v.Bool("shared") && can.NoShared != "" {
@@ -80,7 +80,7 @@ func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Request.Claim = locks.Claim{Weight: weight, Max: limit}
 }
 
-// readUnits reads a number of units. A store that lacks the setting has only 1.
+// readUnits reads a number of units, from 1 to most. If lack is not empty, it says why the store has only 1.
 func readUnits(v *config.Values, key string, most int, lack string, out *term.Printer) int {
 	if lack != "" && v.Int(key, 1, math.MaxInt32) > 1 {
 		refuse(v, out, "not on this store: "+lack, key)
@@ -104,7 +104,7 @@ func readWait(v *config.Values, run *runner.Run) {
 	}
 }
 
-// readQueue reads what concerns the queue, and the hold.
+// readQueue reads what needs a store with a queue.
 func readQueue(v *config.Values, run *runner.Run, out *term.Printer) {
 	readPriority(v, run, out)
 	refuseLacking(v, run.Store, out, "max-queue", "replace", "hold")
@@ -139,6 +139,7 @@ func readReplace(v *config.Values, run *runner.Run, out *term.Printer) {
 	out.Step("ignored: a run that does not wait replaces nobody", "setting", source.String())
 }
 
+// readLease reads what only a store with leases needs, and whether it shows the arguments of the command.
 func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Request.TTL = readTTL(v, run.Store, out)
 	run.OnlyWarn = v.Choice("on-lost", "stop", "warn") == "warn"
@@ -149,7 +150,7 @@ func readLease(v *config.Values, run *runner.Run, out *term.Printer) {
 	}
 }
 
-// readTTL reads the lease time.
+// readTTL reads the lease time. It refuses settings that only a store with leases knows.
 func readTTL(v *config.Values, store locks.KnownStore, out *term.Printer) time.Duration {
 	refuseLacking(v, store, out, "ttl", "on-lost", "show-args")
 	ttl := v.Duration("ttl")

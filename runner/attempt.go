@@ -12,7 +12,7 @@ import (
 )
 
 // attempt is an attempt to get the slots of all names of a run. Its goroutine wakes the relay when it has
-// queued, when it has a slot of several, and when it ends.
+// queued for a name, when it has got the slot of a name but not of the last one, and when it ends.
 type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -26,20 +26,21 @@ type attempt struct {
 	pause  atomic.Pointer[locks.QuarantineError]
 	queued atomic.Pointer[locks.Ticket] // nil as long as the attempt has not queued
 
-	// held are the leases of the names before that one, until the field lease has them; nil if there are none.
+	// held has the leases of the names that come before the next one. It is nil if there are none, and when
+	// the field lease has all leases.
 	held atomic.Pointer[[]locks.Lease]
 	// hasTurn says that the store has queued the run, or given it a slot. From then on an outage does not end the run.
 	hasTurn  atomic.Bool
 	replaced replacedEntries
 
-	ended  chan struct{} // closed when the fields below are final
+	ended  chan struct{} // closed when the fields below do not change any more
 	ticket locks.Ticket  // of the name that comes next; nil if the attempt has not joined its queue
-	lease  locks.Lease   // of all names; nil as long as one is missing
-	later  []func()      // called when the command has started
-	err    error
+	lease  locks.Lease   // the lease of all names; nil as long as one is missing
+	later  []func()      // work that the store has put off until the command has started
+	err    error         // why there is no lease; nil if there is one
 }
 
-// replacedEntries are entries that the run has replaced, and that were not reported yet (sayReplaced).
+// replacedEntries are the entries that the run has replaced and not reported yet (sayReplaced).
 type replacedEntries struct {
 	mu  sync.Mutex
 	all []locks.Entry
@@ -75,9 +76,10 @@ func (w *waiter) begin(pause time.Duration) {
 	for _, r := range w.requests() {
 		a.wanted = append(a.wanted, w.complete(r, a))
 	}
+	const atOnce = true
 	if pause == 0 {
-		a.take(w.Store, true, nil)
-		if a.final() {
+		a.take(w.Store, atOnce, nil)
+		if a.isFinal() {
 			close(a.ended) // no other goroutine has to be woken
 			return
 		}
@@ -94,7 +96,7 @@ func (w *waiter) begin(pause time.Duration) {
 				return
 			}
 		}
-		a.take(w.Store, false, w.Relay.Wake)
+		a.take(w.Store, !atOnce, w.Relay.Wake)
 	}()
 }
 
@@ -110,7 +112,7 @@ func (w *waiter) complete(r locks.Request, a *attempt) locks.Request {
 	r.Later = func(work func()) { a.later = append(a.later, work) }
 	r.Made = func(path string) { w.made.Store(&path) }
 	isFirst := len(a.wanted) == 0
-	if isFirst || w.Wait == 0 { // later an outage does not end the waiting
+	if isFirst || w.Wait == 0 { // once the run has its first slot, an outage does not end the waiting
 		r.Reach, r.JoinLimit = w.tryLimit(), w.askLimit()
 	}
 	if w.Wait == 0 {
@@ -121,23 +123,24 @@ func (w *waiter) complete(r locks.Request, a *attempt) locks.Request {
 	return r
 }
 
-func (a *attempt) final() bool { return a.lease != nil || a.err != nil }
+func (a *attempt) isFinal() bool { return a.lease != nil || a.err != nil }
 
-// take takes what is left of the names, one after the other. With atOnce it returns where it would have to
-// wait. It calls wake, if not nil, when the owner of the run has to look.
+// take gets the slots that are missing, one name after the other. With atOnce it returns instead of
+// waiting. It calls wake, if not nil, when it has queued for a name, and when it goes on to the next name.
 func (a *attempt) take(store locks.KnownStore, atOnce bool, wake func()) {
 	defer locks.Recover(&a.err)
-	for !a.final() {
+	for !a.isFinal() {
 		if a.ticket == nil {
 			a.join(store, atOnce)
 		}
-		isQueued := a.ticket != nil && a.ticket.Queued()
-		switch {
-		case a.ticket == nil: // a.err says why; with atOnce it may be nil, because the slot takes waiting
+		if a.ticket == nil {
+			return // a.err says why; with atOnce it is nil if the store would have to wait
+		}
+		isQueued := a.ticket.Queued()
+		if isQueued && atOnce {
 			return
-		case isQueued && atOnce:
-			return
-		case isQueued && wake != nil:
+		}
+		if isQueued && wake != nil {
 			wake()
 		}
 		if isQueued {
@@ -154,13 +157,14 @@ func (a *attempt) take(store locks.KnownStore, atOnce bool, wake func()) {
 			return
 		}
 		a.add(lease)
-		if wake != nil && !a.final() {
+		if wake != nil && !a.isFinal() {
 			wake()
 		}
 	}
 }
 
-// join joins the queue of the name that comes next.
+// join joins the queue of the name that comes next. Without a ticket, the field err says why. With atOnce
+// both are nil if the store would have to wait.
 func (a *attempt) join(store locks.Store, atOnce bool) {
 	r := a.wanted[len(a.holding())]
 	r.AtOnce = atOnce
@@ -173,7 +177,7 @@ func (a *attempt) join(store locks.Store, atOnce bool) {
 	}
 	ticket, err := store.Join(a.ctx, r)
 	switch {
-	case atOnce && errors.Is(err, locks.ErrWouldBlock):
+	case atOnce && errors.Is(err, locks.ErrWouldBlock): // another goroutine joins later
 	case err != nil:
 		a.err = err
 	default:
@@ -243,18 +247,18 @@ func (a *attempt) evicted() error {
 // an outage does not end it. For a run that may go on without a slot, the limit is at least
 // reachLimitNoWait, however short --wait is: a slow store is not an unavailable one.
 func (w *waiter) tryLimit() time.Duration {
-	limit := min(w.Wait, reachLimit)
-	switch {
-	case w.Wait < 0:
+	if w.Wait < 0 {
 		return reachLimit
-	case w.Wait == 0 || w.Unavailable == RunAnyway:
+	}
+	limit := min(w.Wait, reachLimit)
+	if w.Wait == 0 || w.Unavailable == RunAnyway {
 		return max(limit, reachLimitNoWait)
 	}
 	return limit
 }
 
-// askLimit returns how long golock asks a store before the run has queued, whether the store
-// answers or not.
+// askLimit returns how long golock repeats the request to queue the run. It covers both a store that does
+// not answer and one that refuses for a reason that passes.
 func (w *waiter) askLimit() time.Duration {
 	switch {
 	case w.Wait == 0:

@@ -21,7 +21,7 @@ type command struct {
 	argv    []string
 	env     []string
 	common  int    // the number of variables at the beginning of env that do not depend on the grant
-	held    string // IDs of the enclosing runs, and after the grant also of this run
+	held    string // the value of GOLOCK_HELD: the IDs of the enclosing runs, and after the grant also of this run
 	inherit []int  // descriptors that the command inherits, beside those that are not close-on-exec
 }
 
@@ -64,8 +64,8 @@ func prepareCommand(argv, env []string, r locks.Request, store string) *command 
 	return c
 }
 
-// addGrants adds what the store granted. Of several names the last one counts, but all IDs are held. A run
-// without a slot has a zero grant.
+// addGrants adds variables that describe the grants. Those of one lock describe the last name; GOLOCK_HELD
+// has the IDs of all names. A run without a slot has a zero grant.
 func (c *command) addGrants(grants []locks.Grant) {
 	g := grants[len(grants)-1]
 	if g.Ref == (locks.Ref{}) {
@@ -100,7 +100,7 @@ func (c *command) spawn(sys *syscall.SysProcAttr) (pid int, err error) {
 	return pid, c.problem(err)
 }
 
-// fork starts the program at path, and no other.
+// fork starts the program at path. It does not search PATH.
 func (c *command) fork(path string, argv []string, sys *syscall.SysProcAttr) (pid int, err error) {
 	c.setCloseOnExec(0)
 	defer c.setCloseOnExec(unix.FD_CLOEXEC)
@@ -115,22 +115,23 @@ func (c *command) exec() error {
 	}))
 }
 
-// setCloseOnExec sets or clears the flag of the descriptors to hand on. No other process is started
-// meanwhile.
+// setCloseOnExec sets the close-on-exec flag of the descriptors that the command inherits. A flag of 0
+// clears it; golock starts no other process until it is set again.
 func (c *command) setCloseOnExec(flag int) {
 	for _, fd := range c.inherit {
 		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, flag)
 	}
 }
 
-// problem adds to an error which command could not be executed, and why.
+// problem adds to an error which command could not be executed, and why. It returns nil for nil.
 func (c *command) problem(err error) error {
 	if err == nil {
 		return nil
 	}
 	err = fmt.Errorf("cannot execute %q: %w", c.argv[0], err)
-	if more := execvp.Explain(c.argv[0], err); more != "" {
-		err = fmt.Errorf("%w: %s", err, more)
+	explanation := execvp.Explain(c.argv[0], err)
+	if explanation != "" {
+		err = fmt.Errorf("%w: %s", err, explanation)
 	}
 	return err
 }
@@ -148,8 +149,9 @@ func Enclosing(heldIDs string, lock locks.Key) []locks.Ref {
 }
 
 // OfAncestors keeps those of the enclosing runs whose golock is an ancestor of this process, or cannot
-// be seen. A job that a run has queued with at(1) has its GOLOCK_HELD too, but may wait for it. The
-// golock of a run is found by its status socket. On the store local it has none: there the store knows.
+// be found. A job that a command has queued with at(1) has the command's GOLOCK_HELD too, but may wait
+// for the command's run. The golock of a run is found by its status socket, which a run on the local
+// store does not have: there the store checks the ancestors itself.
 func OfAncestors(runs []locks.Ref, sockets func() (dir string, err error)) []locks.Ref {
 	return slices.DeleteFunc(runs, func(run locks.Ref) bool {
 		dir, _ := sockets()

@@ -21,40 +21,34 @@ type Holder struct {
 	// Process is the process that the slot is for. The slot is given back when it ends.
 	Process *pidfd.Process
 
-	// Caller is a socket, not blocking, to golock acquire. That sends one byte when it has printed
-	// the ID; if it ends before, nobody knows of the slot.
+	// Caller is a socket, not blocking, to golock acquire. golock acquire sends one byte when it has
+	// printed the ID. If it ends before that, nobody knows of the slot.
 	Caller int
 
 	// Granted sends the grant to golock acquire.
 	Granted func(locks.Grant, locks.Term)
 
-	confirmed bool
-	fault     atomic.Pointer[error] // the panic, if one came while the end of Process was awaited
+	confirmed bool                  // golock acquire has printed the ID
+	fault     atomic.Pointer[error] // a panic in awaitProcess; nil if there was none
 }
 
 // Take takes the slot. The lease belongs to the caller. The outcome says why there is none.
 func (r *Run) Take() (locks.Lease, *Outcome) { return (&waiter{Run: r}).wait() }
 
-// GiveBack releases a slot that Take gave and nobody knows of.
-func (r *Run) GiveBack(lease locks.Lease) { r.release(lease, true, 0)() }
+// GiveBack releases a slot that Take has returned and that nobody knows of.
+func (r *Run) GiveBack(lease locks.Lease) {
+	const unused = true
+	tell := r.release(lease, unused, 0)
+	tell()
+}
 
-// Do takes the slot and returns when it is given back, lost, or could not be had.
+// Do takes the slot. It returns when the slot is given back or lost, or when there is none to be had.
 func (h *Holder) Do() Outcome {
 	h.Relay.Watch(h.Caller)
 	if h.Process.Wakes() {
 		h.Relay.Watch(h.Process.FD())
 	} else {
-		go func() {
-			defer h.Relay.Wake()
-			var fault error
-			defer func() {
-				if fault != nil {
-					h.fault.Store(&fault)
-				}
-			}()
-			defer locks.Recover(&fault)
-			h.Process.AwaitEnd()
-		}()
+		go h.awaitProcess()
 	}
 	w := &waiter{Run: h.Run, unwanted: h.unwanted}
 	lease, failed := w.wait()
@@ -65,9 +59,24 @@ func (h *Holder) Do() Outcome {
 	for _, work := range w.attempt.later {
 		work()
 	}
-	out := recovered(func() *Outcome { return h.hold(lease) })
-	h.release(lease, !h.confirmed, time.Since(granted))()
+	out := runPhase(func() *Outcome { return h.hold(lease) })
+	unused := !h.confirmed
+	tell := h.release(lease, unused, time.Since(granted))
+	tell()
 	return *out
+}
+
+// awaitProcess wakes the relay when Process has ended. It serves kernels whose pidfd cannot be watched.
+func (h *Holder) awaitProcess() {
+	defer h.Relay.Wake()
+	var fault error
+	defer func() {
+		if fault != nil {
+			h.fault.Store(&fault)
+		}
+	}()
+	defer locks.Recover(&fault)
+	h.Process.AwaitEnd()
 }
 
 // hold keeps the slot until there is a reason to release it.
@@ -80,29 +89,30 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 	status := &statusServer{run: h.Run}
 	defer status.close()
 	defer status.markLost()
-	err := status.serve(heldLease{lease: lease, onLost: renewer.RenewSoon, release: func() error {
+	release := func() error {
 		defer h.Relay.Wake()
 		return lease.Release(context.Background())
-	}})
+	}
+	err := status.serve(heldLease{lease: lease, onLost: renewer.RenewSoon, release: release})
 	if err != nil {
 		return &Outcome{Kind: Refused, Err: err}
 	}
 	h.Relay.CatchIgnored() // whoever evicts a holder sends TERM
 	h.Granted(lease.Grant(), lease.Term())
 	for {
-		if gone := h.unwanted(); gone != nil {
-			return gone
+		if end := h.unwanted(); end != nil {
+			return end
 		}
 		if fault := status.failure(); fault != nil {
 			return &Outcome{Kind: Fault, Err: fault}
 		}
-		if status.lost.Load() { // released on request: close waits until that is answered
+		if status.lost.Load() { // a client had the slot released; status.close waits until that is answered
 			return &Outcome{Kind: Ended}
 		}
 		if renewer != nil {
 			renewer.Step()
 			h.Relay.WakeAt(int64(renewer.WakeAt()))
-			if renewer.Final { // before that, a late renewal may put the slot back
+			if renewer.Final { // without Final, a late renewal may bring the slot back
 				return &Outcome{Kind: Lost, Err: renewer.Lost}
 			}
 		}
@@ -115,7 +125,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 	}
 }
 
-// unwanted returns an outcome if nobody wants the slot any more, or nil.
+// unwanted returns an outcome if nobody wants the slot any more, otherwise nil.
 func (h *Holder) unwanted() *Outcome {
 	if fault := h.fault.Load(); fault != nil {
 		return &Outcome{Kind: Fault, Err: *fault}
@@ -126,8 +136,8 @@ func (h *Holder) unwanted() *Outcome {
 	if h.confirmed {
 		return nil
 	}
-	var word [1]byte
-	n, err := unix.Read(h.Caller, word[:])
+	var confirmation [1]byte
+	n, err := unix.Read(h.Caller, confirmation[:])
 	switch {
 	case n > 0:
 		h.confirmed = true

@@ -95,7 +95,8 @@ func (w *waiter) takeTurn(held []locks.Lease) {
 		w.logGrant(w.attempt.wanted[i].Name, held[i].Grant())
 	}
 	w.turn, w.isQueuedNoted = len(held), false
-	w.progress.view.Name, w.progress.view.Holders, w.progress.view.Problem = w.current().Name, nil, ""
+	view := &w.progress.view
+	view.Name, view.Holders, view.Problem = w.current().Name, nil, ""
 	w.progress.looks = nil // a look at the queue of the previous name may be under way; its result is dropped
 	w.stopKeeping()
 	all := newLeases(w.attempt.names()[:len(held)], held)
@@ -114,10 +115,13 @@ func (w *waiter) keepAt() locks.Instant {
 }
 
 // stopKeeping ends the renewals of the slots that the run holds.
-func (w *waiter) stopKeeping() { w.takeKeeper()() }
+func (w *waiter) stopKeeping() {
+	stop := w.takeKeeper()
+	stop()
+}
 
-// takeKeeper returns a function that ends the renewals of the slots that the run holds. A renewal that gets
-// no answer keeps the function for a moment. Any goroutine may call it.
+// takeKeeper returns a function that ends the renewals of the slots that the run holds. Any goroutine may
+// call stop. It may wait a moment for a renewal that gets no answer.
 func (w *waiter) takeKeeper() (stop func()) {
 	keeper, kept := w.keeper, w.kept
 	if keeper == nil {
@@ -132,17 +136,25 @@ func (w *waiter) takeKeeper() (stop func()) {
 }
 
 // dropHeld gives back the slots that the run holds, because it does not get the next one.
-func (w *waiter) dropHeld() { w.beginDrop()(math.MaxInt64) }
+func (w *waiter) dropHeld() {
+	drop := w.beginDrop()
+	w.awaitDrop(drop, math.MaxInt64)
+}
 
-// beginDrop begins to give back the slots that the run holds. end waits for that, at most for limit.
-func (w *waiter) beginDrop() (end func(limit time.Duration)) {
+// beginDrop begins to give back the slots that the run holds. It returns nil if there are none.
+func (w *waiter) beginDrop() *pendingRelease {
 	held := w.attempt.holding()
 	dropped := w.dropped
 	if len(held) <= dropped {
-		return func(time.Duration) {}
+		return nil
 	}
 	w.dropped = len(held)
 	all := newLeases(w.attempt.names()[dropped:len(held)], held[dropped:])
-	endRelease := w.beginRelease(all, w.takeKeeper())
-	return func(limit time.Duration) { endRelease(limit, w.watchdog)() }
+	return w.beginRelease(all, w.takeKeeper())
+}
+
+// awaitDrop waits for what beginDrop has begun, at most for limit, and logs the result.
+func (w *waiter) awaitDrop(drop *pendingRelease, limit time.Duration) {
+	tell := drop.await(limit, w.watchdog)
+	tell()
 }

@@ -252,7 +252,7 @@ func (c *scene) excuse() {
 // watchdog does what the watchdog does whenever it wakes up (watchdogProcess.run).
 func (c *scene) watchdog() {
 	c.w.obey()
-	if c.w.due() {
+	if c.w.mustKill() {
 		if c.s.reason.err == nil {
 			c.excuse()
 		}

@@ -20,14 +20,14 @@ func (s *supervisor) collect() {
 	for {
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG|unix.WUNTRACED, nil)
-		switch {
-		case err != nil || pid <= 0:
+		if err != nil || pid <= 0 { // no child has ended or stopped
 			if !s.watchdog.exists() {
-				s.childless = err == unix.ECHILD ||
-					len(s.preexisting) > 0 && s.pid == 0 && s.wholeTree() && len(s.remaining()) == 0
+				s.childless = err == unix.ECHILD || s.onlyPreexistingLeft()
 			}
 			s.followStop()
 			return
+		}
+		switch {
 		case s.watchdog.exists() && pid == s.watchdog.pid:
 			s.onWatchdog(ws)
 		case pid != s.pid: // the process is an orphan that golock has adopted
@@ -39,6 +39,15 @@ func (s *supervisor) collect() {
 			}
 		}
 	}
+}
+
+// onlyPreexistingLeft reports whether golock has preexisting children, and a run that waits for all
+// descendants has none left. Without such children wait4(2) tells that with ECHILD.
+func (s *supervisor) onlyPreexistingLeft() bool {
+	if len(s.preexisting) == 0 || s.pid != 0 || !s.wholeTree() {
+		return false
+	}
+	return len(s.remaining()) == 0
 }
 
 // readWatchdog handles the messages of the watchdog.
@@ -57,18 +66,22 @@ func (s *supervisor) readWatchdog() {
 		switch m.kind {
 		case msgEnded:
 			s.pid, s.exit = 0, syscall.WaitStatus(m.number)
-			wasKilled := len(m.texts) > 0 // by the watchdog, at the deadline
-			isNew := false
+			wasKilled := len(m.texts) > 0
 			if wasKilled {
-				isNew = s.because(grave, Lost, fmt.Errorf("%w, no renewal for %v", errHeldUp, s.renewer.Without()))
-			}
-			if isNew && s.state != killing {
-				s.enter(killing)
+				s.onDeadline()
 			}
 			w.send(msgReap, 0)
 		case msgChildless:
 			s.childless = true
 		}
+	}
+}
+
+// onDeadline notes that the watchdog has killed the command at the deadline.
+func (s *supervisor) onDeadline() {
+	isNew := s.because(grave, Lost, fmt.Errorf("%w, no renewal for %v", errHeldUp, s.renewer.SinceRenewal()))
+	if isNew && s.state != killing {
+		s.enter(killing)
 	}
 }
 
@@ -85,8 +98,8 @@ func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 	}
 }
 
-// failClosed kills the command and all its descendants because the watchdog is gone. If golock were
-// stopped now, no process would end them in time.
+// failClosed kills the command and all its descendants because the watchdog is gone. Without a watchdog,
+// nothing would end them in time if golock itself were stopped.
 func (s *supervisor) failClosed() {
 	s.because(grave, Fault, fmt.Errorf("%w: the command was stopped", errWatchdogGone))
 	s.kill()
@@ -101,9 +114,10 @@ func preexistingChildren() []proctree.Process {
 	return proctree.Descendants(proctree.Live(), unix.Getpid(), nil)
 }
 
-// adopt makes the descendants of the command, which is started next, children of this process when
-// their parent dies. It comes as late as possible: orphans of the preexisting processes come too. What
-// those have started until now is no part of the run either.
+// adopt makes this process a subreaper: descendants of the command become its children when their
+// parent dies. It is called just before the command is started, because orphans of the preexisting
+// processes also become its children from now on. What those processes have started until now does not
+// belong to the run either.
 func (s *supervisor) adopt() error {
 	if err := proctree.BecomeSubreaper(); err != nil {
 		return err
@@ -111,13 +125,13 @@ func (s *supervisor) adopt() error {
 	if len(s.preexisting) == 0 && unix.Getpid() != 1 { // process 1 has got all orphans of its PID namespace
 		return nil
 	}
-	var own []proctree.Process
+	var watchdog []proctree.Process
 	if s.watchdog.exists() {
 		if p, err := procfs.ReadStat(s.watchdog.pid); err == nil {
-			own = append(own, p)
+			watchdog = append(watchdog, p)
 		}
 	}
-	s.preexisting = proctree.Descendants(proctree.Live(), unix.Getpid(), own)
+	s.preexisting = proctree.Descendants(proctree.Live(), unix.Getpid(), watchdog)
 	return nil
 }
 
@@ -161,11 +175,12 @@ func (s *supervisor) send(sig syscall.Signal) {
 	}
 	// The search comes first, because it would not find the children of a process that dies of the
 	// signal.
-	rest := s.remaining()
+	targets := s.remaining()
 	s.signalCommand(sig)
-	for _, p := range rest {
-		if p.PID == s.pid || s.pid != 0 && !s.Terminal && p.Group == s.group {
-			continue // it has got the signal already
+	groupHasSignal := s.pid != 0 && !s.Terminal
+	for _, p := range targets {
+		if p.PID == s.pid || groupHasSignal && p.Group == s.group {
+			continue // signalCommand has signalled this process
 		}
 		if err := proctree.Signal(p, sig); err != nil {
 			s.warnUnkillable(p, err)
@@ -173,7 +188,7 @@ func (s *supervisor) send(sig syscall.Signal) {
 	}
 }
 
-// signalCommand signals the command, or its group.
+// signalCommand signals the command. Without a terminal it signals the command's process group.
 func (s *supervisor) signalCommand(sig syscall.Signal) {
 	if s.pid == 0 {
 		return

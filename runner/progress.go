@@ -28,13 +28,14 @@ type Waiting struct {
 // in the queue does not look at a networked store at all.
 const (
 	lookPause   = 3 * time.Second
-	lookByPlace = 200 * time.Millisecond // times the place; for a local store, beyond farPlace
-	lookByCost  = 20                     // times the duration of the last look
+	lookByPlace = 200 * time.Millisecond // multiplied by the place; only for a local store, beyond farPlace
+	lookByCost  = 20                     // multiplied by the duration of the last look
 
+	// farPlace is the last place from which a run looks at a networked store.
 	farPlace = 16
 
-	// lookLimit limits how long a report, and endProgress, wait for a look. The gate of a local store
-	// takes no longer.
+	// lookLimit limits a look, and how long a report and endProgress wait for one. A look has left the
+	// gate of a local store by then.
 	lookLimit = 2 * time.Second
 )
 
@@ -59,36 +60,41 @@ type look struct {
 	err     error
 }
 
-// updateProgress takes the result of a look, or does what is due. A look also updates the place.
-// The error is a panic in a look.
+// updateProgress takes the result of a look, or makes the look or report that is due. The error is a
+// panic in a look.
 func (w *waiter) updateProgress() error {
 	select {
 	case l := <-w.progress.looks:
-		w.progress.looks, w.progress.cost = nil, l.cost
-		switch {
-		case errors.As(l.err, new(*locks.PanicError)):
-			return l.err
-		case l.err != nil:
-			w.progress.view.Problem = l.err.Error()
-		default:
-			w.progress.view.Holders, w.progress.view.Problem = l.holders, ""
-			w.noteHolders(l.holders)
-			if l.place > 0 {
-				w.attempt.place.Store(int64(l.place))
-			}
-		}
-		w.reportProgress()
-		return nil
+		return w.takeLook(l)
 	default:
 	}
 	switch {
 	case w.progress.due.IsZero() || time.Now().Before(w.progress.due):
 	case w.progress.looks == nil && w.mayLook():
 		w.progress.due = time.Now().Add(lookLimit) // after this time the report goes out without the look
-		w.look()
+		w.startLook()
 	default:
 		w.reportProgress()
 	}
+	return nil
+}
+
+// takeLook reports the result of a look. The error is a panic in the look.
+func (w *waiter) takeLook(l look) error {
+	w.progress.looks, w.progress.cost = nil, l.cost
+	switch {
+	case errors.As(l.err, new(*locks.PanicError)):
+		return l.err
+	case l.err != nil:
+		w.progress.view.Problem = l.err.Error()
+	default:
+		w.progress.view.Holders, w.progress.view.Problem = l.holders, ""
+		w.noteHolders(l.holders)
+		if l.place > 0 {
+			w.attempt.place.Store(int64(l.place))
+		}
+	}
+	w.reportProgress()
 	return nil
 }
 
@@ -118,7 +124,8 @@ func (w *waiter) reportProgress() {
 
 // mayLook reports whether the store may be asked now.
 func (w *waiter) mayLook() bool {
-	pause, place := max(lookPause, lookByCost*w.progress.cost), w.attempt.place.Load()
+	pause := max(lookPause, lookByCost*w.progress.cost)
+	place := w.attempt.place.Load()
 	if place > farPlace {
 		if w.Store.IsNetworked {
 			return false
@@ -128,35 +135,46 @@ func (w *waiter) mayLook() bool {
 	return time.Since(w.progress.lookedAt) >= pause
 }
 
-// look starts a look at the store. It ends with the attempt at the latest.
-func (w *waiter) look() {
+// startLook starts a look at the store. The look ends with the attempt at the latest.
+func (w *waiter) startLook() {
 	ctx, cancel := context.WithTimeout(w.attempt.ctx, lookLimit)
-	began, looks := time.Now(), make(chan look, 1)
+	began := time.Now()
+	looks := make(chan look, 1)
 	w.progress.looks, w.progress.lookedAt = looks, began
-	r, l := w.current(), look{}
-	id := r.Ref.ID
+	r := w.current()
+	name, id := r.Name, r.Ref.ID
 	go func() {
 		defer w.Relay.Wake()
 		defer cancel()
+		var l look
 		defer func() {
 			l.cost = time.Since(began)
 			looks <- l
 		}()
 		defer locks.Recover(&l.err)
-		entries, err := w.Store.Entries(ctx, r.Name)
-		for _, e := range entries {
-			switch {
-			case e.State == locks.Holding && isOwn(e, id):
-				// The slot was granted to this run just now.
-			case e.State == locks.Holding:
-				l.holders = append(l.holders, e)
-			case e.Ref.ID == id:
-				l.place = e.Position
-				return
-			}
+		entries, err := w.Store.Entries(ctx, name)
+		isPlaceKnown := l.read(entries, id)
+		if !isPlaceKnown {
+			l.err = err
 		}
-		l.err = err
 	}()
+}
+
+// read finds the other holders and the place of the run with the given ID. It reports whether the run
+// has a place in the queue.
+func (l *look) read(entries []locks.Entry, id locks.ID) bool {
+	for _, e := range entries {
+		switch {
+		case e.State == locks.Holding && isOwn(e, id):
+			// The slot was granted to this run just now.
+		case e.State == locks.Holding:
+			l.holders = append(l.holders, e)
+		case e.Ref.ID == id:
+			l.place = e.Position
+			return true
+		}
+	}
+	return false
 }
 
 // isOwn reports whether an entry is that of this run. Entries of a plain lock have no ID.

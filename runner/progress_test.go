@@ -136,7 +136,7 @@ func TestLookThatPanics(t *testing.T) {
 	w := waitsAt(1, &shown{}, func(*Waiting) time.Duration { return time.Nanosecond })
 	w.Store.Store = nil // a call of its method panics
 	var err error
-	w.look()
+	w.startLook()
 	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		if err = w.updateProgress(); err != nil {
 			break

@@ -12,29 +12,29 @@ import (
 const releaseLimit = 2 * time.Second
 
 // release gives a slot back. A failure is a warning and changes nothing else. An unused slot loses
-// its hold too: another host may be able to use it. Nothing is printed before tell is called, so
-// that nobody waits for that. age is the time since the grant.
+// its hold too: another host may be able to use it. Only tell prints, so that the caller can do what is
+// urgent before the printing. age is the time since the grant.
 func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell func()) {
-	failed := func(err error) bool { return err != nil && !errors.Is(err, locks.ErrLost) }
 	hold := r.Request.Hold
 	err := lease.Release(context.Background())
-	var evictErr error
+	var holdErr error
 	grants := grantsOf(lease)
-	if hold > 0 && unused && (!failed(err) || len(grants) > 1) { // only a store with a queue has holds
+	mayBeFree := !keepsSlot(err) || len(grants) > 1
+	if hold > 0 && unused && mayBeFree { // only a store with a queue has holds
 		var refs []locks.Ref
 		for _, g := range grants {
 			refs = append(refs, g.Ref)
 		}
-		evictErr = endHolds(r.Store.Can.Queue, refs)
+		holdErr = endHolds(r.Store.Can.Queue, refs)
 	}
 	return func() {
 		switch {
-		case failed(err) && !unused && outlastsLease(hold-age, lease):
+		case keepsSlot(err) && !unused && outlastsLease(hold-age, lease):
 			r.Log(false, "slot given back", "held", hold) // no release would have freed it sooner
-		case failed(err):
+		case keepsSlot(err):
 			r.Log(true, "the slot could not be given back", "error", err)
-		case failed(evictErr):
-			r.Log(true, "the slot stays taken for its hold", "error", evictErr)
+		case keepsSlot(holdErr):
+			r.Log(true, "the slot stays taken for its hold", "error", holdErr)
 		case unused:
 			r.Log(false, "slot given back", "held", time.Duration(0))
 		default:
@@ -43,13 +43,16 @@ func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell f
 	}
 }
 
-// outlastsLease reports whether a hold that lasts for so long ends after the lease.
-func outlastsLease(hold time.Duration, lease locks.Lease) bool {
-	left := time.Duration(0)
+// keepsSlot reports whether a slot may still be taken after a release with this error. A lost slot is free.
+func keepsSlot(err error) bool { return err != nil && !errors.Is(err, locks.ErrLost) }
+
+// outlastsLease reports whether a hold ends after the lease. holdLeft is the rest of the hold's time.
+func outlastsLease(holdLeft time.Duration, lease locks.Lease) bool {
+	leaseLeft := time.Duration(0)
 	if term := lease.Term(); term.Ends() {
-		left = term.End().Sub(locks.BootTime())
+		leaseLeft = term.End().Sub(locks.BootTime())
 	}
-	return hold > 0 && hold >= left
+	return holdLeft > 0 && holdLeft >= leaseLeft
 }
 
 // endHolds ends the holds of slots that were given back unused. A slot that is lost has no hold any more.
@@ -68,38 +71,53 @@ func endHolds(queue locks.Queue, refs []locks.Ref) error {
 
 // releaseWithin is release for an unused slot of a run that a signal ends.
 func (r *Run) releaseWithin(limit time.Duration, lease locks.Lease, w *watchdog) (tell func()) {
-	return r.beginRelease(lease, func() {})(limit, w)
+	return r.beginRelease(lease, func() {}).await(limit, w)
 }
 
-// beginRelease begins to give an unused slot back, after prepare. end waits for that, but not longer than
-// limit. After that the watchdog goes on, as if golock was killed, and golock can end. Without a watchdog the
-// slot is free at the end of its lease; that of a local store is free when golock has ended.
-func (r *Run) beginRelease(lease locks.Lease, prepare func()) (end func(limit time.Duration, w *watchdog) (tell func())) {
-	var tell func()
-	var fault error
-	released := make(chan struct{})
+// pendingRelease is the release of an unused slot in another goroutine. A nil pendingRelease is done.
+type pendingRelease struct {
+	run   *Run
+	done  chan struct{} // closed when the fields below are set
+	tell  func()        // the result of release
+	fault error         // a panic
+}
+
+// beginRelease begins to give an unused slot back. Another goroutine calls prepare first.
+func (r *Run) beginRelease(lease locks.Lease, prepare func()) *pendingRelease {
+	p := &pendingRelease{run: r, done: make(chan struct{})}
 	go func() {
-		defer close(released)
-		defer locks.Recover(&fault)
+		defer close(p.done)
+		defer locks.Recover(&p.fault)
 		prepare()
-		tell = r.release(lease, true, 0)
+		const unused = true
+		p.tell = r.release(lease, unused, 0)
 	}()
-	return func(limit time.Duration, w *watchdog) func() {
-		select {
-		case <-released:
-			if fault != nil {
-				panic(fault)
-			}
-			return tell
-		case <-time.After(limit):
-		}
-		if !r.Store.IsNetworked {
-			return func() {}
-		}
-		err := errors.New("no answer in time: it is free at the end of its lease")
-		if w.takeOver(r.Request.Hold > 0) {
-			err = errors.New("no answer in time: the watchdog tries for another " + releaseLimit.String())
-		}
-		return func() { r.Log(true, "the slot could not be given back", "error", err) }
+	return p
+}
+
+// await waits for the release, but not longer than limit. After that the watchdog goes on, as if golock was
+// killed, and golock can end. Without a watchdog the slot is free at the end of its lease; that of a local
+// store is free when golock has ended.
+func (p *pendingRelease) await(limit time.Duration, w *watchdog) (tell func()) {
+	if p == nil {
+		return func() {}
 	}
+	select {
+	case <-p.done:
+		if p.fault != nil {
+			panic(p.fault)
+		}
+		return p.tell
+	case <-time.After(limit):
+	}
+	if !p.run.Store.IsNetworked {
+		return func() {}
+	}
+	err := errors.New("no answer in time: it is free at the end of its lease")
+	hasHold := p.run.Request.Hold > 0
+	isTakenOver := w.takeOver(hasHold)
+	if isTakenOver {
+		err = errors.New("no answer in time: the watchdog tries for another " + releaseLimit.String())
+	}
+	return func() { p.run.Log(true, "the slot could not be given back", "error", err) }
 }

@@ -16,13 +16,12 @@ import (
 	"golock/signals"
 )
 
-// If golock is killed, nobody else releases its slot. The lease would keep it for the rest of the TTL,
-// although the watchdog has killed the command at once. So the watchdog releases the slot, and the slot
-// of a killed golock is free as soon as its command is dead.
+// If golock is killed, its slot would stay taken for the rest of the TTL, although the watchdog kills the
+// command at once. So the watchdog releases the slot: it is free as soon as the command is dead.
 //
-// The lean program has no client of a server. There the watchdog executes the program of its dead
-// golock in another role, the releaser, and hands it the lease over a pipe: a URL may have a password,
-// which must not be in arguments or variables.
+// A watchdog that executes the lean program has no client of a server. It executes the program of its dead
+// golock in another role, the releaser, and hands it the URL and the IDs over a pipe: a URL may have a
+// password, which must not be in arguments or variables.
 
 // ReleaserName is the first argument that makes a golock process a releaser.
 const ReleaserName = "golock-releaser"
@@ -30,16 +29,16 @@ const ReleaserName = "golock-releaser"
 // ErrNoReleaser says that something else than a watchdog has started the releaser.
 var ErrNoReleaser = errors.New("a releaser is started by the watchdog of golock run only")
 
-// heldByGolock are the leases of a watchdog's golock.
-type heldByGolock struct {
-	url       string   // of the store; empty until golock has sent it
-	ids       []string // in the order in which golock took them
+// golockLeases are the leases that the golock of a watchdog holds.
+type golockLeases struct {
+	url       string   // the URL of the store; empty until golock has sent it
+	ids       []string // in the order in which golock took the leases
 	endsHolds bool     // the slots were not used: their holds end too
 	program   int      // a descriptor of golock's program; -1 if there is none
 }
 
 // release releases the leases in golock's stead. open opens the store.
-func (l heldByGolock) release(relay *signals.Relay, open func(url string) (locks.Store, error)) error {
+func (l golockLeases) release(relay *signals.Relay, open func(url string) (locks.Store, error)) error {
 	if l.url == "" {
 		return nil
 	}
@@ -53,7 +52,7 @@ func (l heldByGolock) release(relay *signals.Relay, open func(url string) (locks
 	}
 	store, err := open(l.url)
 	switch {
-	case err != nil && l.program >= 0:
+	case err != nil && l.program >= 0: // the lean program has no client for the store
 		return l.becomeReleaser(relay)
 	case err != nil:
 		return err
@@ -70,7 +69,7 @@ func (l heldByGolock) release(relay *signals.Relay, open func(url string) (locks
 }
 
 // becomeReleaser executes golock's program as the releaser. It returns only if that fails.
-func (l heldByGolock) becomeReleaser(relay *signals.Relay) error {
+func (l golockLeases) becomeReleaser(relay *signals.Relay) error {
 	var pipe [2]int
 	err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK)
 	if err != nil {
@@ -105,7 +104,7 @@ func (l heldByGolock) becomeReleaser(relay *signals.Relay) error {
 // Releaser does the work of a releaser. open opens the store, which has leases. No signal that can be
 // caught ends it: many signals that kill a golock go to all processes of a job.
 func Releaser(argv []string, open func(url string) (locks.Store, error)) error {
-	lease, err := readLease(argv)
+	leases, err := readLeases(argv)
 	if err != nil {
 		return err
 	}
@@ -116,11 +115,11 @@ func Releaser(argv []string, open func(url string) (locks.Store, error)) error {
 	relay.Catch()
 	relay.CatchIgnored()
 	nameProcess(ReleaserName)
-	return lease.release(relay, open)
+	return leases.release(relay, open)
 }
 
-// readLease reads the lease from the pipe whose number is the second argument.
-func readLease(argv []string) (l heldByGolock, err error) {
+// readLeases reads the leases from the pipe whose descriptor is the second argument.
+func readLeases(argv []string) (l golockLeases, err error) {
 	if len(argv) != 2 {
 		return l, ErrNoReleaser
 	}
@@ -144,7 +143,7 @@ func readLease(argv []string) (l heldByGolock, err error) {
 	if len(words) < 3 {
 		return l, ErrNoReleaser
 	}
-	return heldByGolock{url: words[0], endsHolds: words[1] == endsHoldsText, ids: words[2:], program: -1}, nil
+	return golockLeases{url: words[0], endsHolds: words[1] == endsHoldsText, ids: words[2:], program: -1}, nil
 }
 
 // endsHoldsText says in the pipe that the holds of the slots end.

@@ -7,7 +7,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +21,8 @@ import (
 	"golock/signals"
 )
 
-// Run is one run of a command under a lock. Its fields are read only, except the request's Ref: after
-// leaving a queue a run joins it with a new ID.
+// Run is one run of a command under a lock. A run does not change its fields, except the Refs of its
+// requests: after leaving a queue it joins with a new ID.
 type Run struct {
 	Store   locks.KnownStore
 	Address string          // the store's URL as the user gave it, for the watchdog
@@ -53,39 +52,39 @@ type Run struct {
 	Exec       bool // become the command
 	OnlyWarn   bool // do not stop the command when the slot is lost
 
-	// DieWithGolock has the kernel kill the command if this process ends first. Where there is a watchdog
-	// that is always so.
+	// DieWithGolock has the kernel kill the command if this process ends first. A command with a watchdog
+	// is always killed then.
 	DieWithGolock bool
 
 	// Sockets is the directory where other golocks of this user look for the one that holds a slot
 	// (package held). A run without it has no status socket.
 	Sockets func() (dir string, err error)
 
-	// Log takes one step of the run: a message and pairs of name and value.
+	// Log logs a step of the run: a message, and pairs of a name and a value.
 	Log func(warn bool, message string, pairs ...any)
 
-	// Waits, if not nil, is called when the run has queued, and again after the time that it returns
-	// unless that is 0. It gets nil when the waiting is over, before the command starts. It may keep the
-	// value until the next call.
+	// Waits, if not nil, is called when the run has queued. It returns after what time it wants to be
+	// called again; 0 stands for never. It gets nil when the waiting is over, before the command starts. It
+	// may keep w until the next call.
 	Waits func(w *Waiting) (again time.Duration)
 
 	// NotesHolders has the outcome tell whom the run waited for (Outcome.WaitedFor), which may cost a look
 	// at the store.
 	NotesHolders bool
 
-	// Say takes what a user wants to know of a run that goes well.
+	// Say prints what a user wants to know even of a run that goes well.
 	Say func(message string)
 
 	onTransition func(from, to state) // for tests
 }
 
-// Unavailable is what a run does if its store cannot be reached at the start.
+// Unavailable is what a run does if its store cannot be reached at the start. With any other value than
+// these, the run ends as Refused.
 type Unavailable string
 
-// The choices: the run ends as Busy, or its command runs without a slot. Else it ends as Refused.
 const (
-	Skip      Unavailable = "skip"
-	RunAnyway Unavailable = "run"
+	Skip      Unavailable = "skip" // the run ends as Busy
+	RunAnyway Unavailable = "run"  // the command runs without a slot
 )
 
 // Kind says how a run ended, as a report does.
@@ -96,15 +95,16 @@ const (
 	TimedOut      Kind = "time-limit"     // the command was ended at its time limit: Status, Err
 	NotFound      Kind = "not-found"      // there is no such command: Err
 	NotExecutable Kind = "not-executable" // the command could not be executed: Err
-	Busy          Kind = "busy"           // no slot in time, or nobody wants it any more: Err
+	Busy          Kind = "busy"           // there was no slot in time, or nobody wants the slot any more: Err
 	Interrupted   Kind = "interrupted"    // told to stop while waiting: Signal
 	Refused       Kind = "refused"        // the store could not be used, or refused the request: Err
 	Fault         Kind = "fault"          // a fault of golock's own: Err
 	Lost          Kind = "lost"           // the slot was lost or evicted and the command stopped: Err
 )
 
-// Outcome is the result of a run. Unless the kind is Ended or TimedOut the command did not run, or
-// (Fault, Lost) was stopped, or was killed before golock knew that it had begun.
+// Outcome is the result of a run. The command ran if the kind is Ended or TimedOut. If it is Fault or Lost,
+// golock may have stopped the command, or the command was killed before golock knew that it had begun. With
+// any other kind the command did not run.
 type Outcome struct {
 	Kind   Kind
 	Status syscall.WaitStatus
@@ -126,25 +126,27 @@ type Outcome struct {
 	WaitedFor []locks.Entry
 }
 
-// Do does the run. It returns when the command has ended and the slot is free again, or when there
-// is nothing to wait for. A panic in a phase is a fault; the phases that clean up follow anyway.
+// Do does the run. It returns when the command has ended and the slot is free again, or when the run has
+// failed. With Exec the command takes the place of this process, and Do returns only after a failure. A
+// panic in a phase is a fault; the phases that clean up follow anyway.
 func (r *Run) Do() Outcome {
 	s := r.prepare()
 	for _, phase := range []func() *Outcome{s.wait, s.start, s.supervise} {
 		if s.out == nil {
-			s.out = recovered(phase)
+			s.out = runPhase(phase)
 		}
 	}
 	for _, phase := range []func() *Outcome{s.cleanUp, s.giveBack, s.completeOutcome} {
-		if out := recovered(phase); out != nil {
+		out := runPhase(phase)
+		if out != nil {
 			s.out = out
 		}
 	}
 	return *s.out
 }
 
-// recovered gives the outcome of a phase: a fault if it panics.
-func recovered(phase func() *Outcome) (out *Outcome) {
+// runPhase calls a phase and returns its outcome. If the phase panics, the outcome is a fault.
+func runPhase(phase func() *Outcome) (out *Outcome) {
 	var fault error
 	defer func() {
 		if fault != nil {
@@ -174,8 +176,13 @@ func (r *Run) prepare() *supervisor {
 // NeedsWatchdog reports whether a watchdog ends the command when the lease does.
 func (r *Run) NeedsWatchdog() bool { return r.Store.IsNetworked && !r.OnlyWarn }
 
-// warn logs what makes the store's promises weaker, or waiting slower. It reports whether there was
-// anything.
+// These constants select what warn logs.
+const (
+	ofPromises = false // what makes the store's promises weaker
+	ofWaiting  = true  // what makes waiting slower
+)
+
+// warn logs the store's warnings of one kind. It reports whether there were any.
 func (r *Run) warn(waiting bool) bool {
 	if !r.Store.IsNetworked {
 		return false
@@ -239,8 +246,12 @@ func (s *supervisor) checkCalls() error {
 	if s.watchdog == nil && !s.Tree {
 		return nil
 	}
-	if err := proctree.CheckSubreaper(); err != nil || s.watchdog == nil {
+	err = proctree.CheckSubreaper()
+	if err != nil {
 		return err
+	}
+	if s.watchdog == nil {
+		return nil
 	}
 	_, _, err = proctree.PeekEnded()
 	if err == unix.ECHILD {
@@ -266,9 +277,13 @@ func (s *supervisor) reserve() (free func(), err error) {
 		forStart, forWaiting = 6, 8
 	}
 	taken, err := reserveDescriptors(forStart)
-	waiting, lack := reserveDescriptors(forWaiting)
+	free = func() { closeAll(taken) }
+	if err != nil {
+		return free, err
+	}
+	waiting, err := reserveDescriptors(forWaiting)
 	closeAll(waiting)
-	return func() { closeAll(taken) }, cmp.Or(err, lack)
+	return free, err
 }
 
 // reserveDescriptors takes count descriptors. After an error it has taken fewer.

@@ -22,7 +22,7 @@ type leases struct {
 
 	forwarding sync.Once
 	events     chan struct{}
-	open       context.Context // the forwarding of events ends with it
+	open       context.Context // ends the forwarding of events
 	close      context.CancelFunc
 }
 
@@ -155,7 +155,7 @@ func (l *leases) Term() locks.Term {
 
 // Renew implements locks.Lease. The term counts after an error too: leases that were renewed last longer.
 func (l *leases) Renew(ctx context.Context) (locks.Term, error) {
-	err := l.each(func(one locks.Lease) error {
+	err := l.askAll(func(one locks.Lease) error {
 		_, err := one.Renew(ctx)
 		return err
 	})
@@ -164,16 +164,16 @@ func (l *leases) Renew(ctx context.Context) (locks.Term, error) {
 
 // Confirm implements locks.Lease.
 func (l *leases) Confirm(ctx context.Context) error {
-	return l.each(func(one locks.Lease) error { return one.Confirm(ctx) })
+	return l.askAll(func(one locks.Lease) error { return one.Confirm(ctx) })
 }
 
 // Hold implements locks.Lease.
 func (l *leases) Hold(ctx context.Context) error {
-	return l.each(func(one locks.Lease) error { return one.Hold(ctx) })
+	return l.askAll(func(one locks.Lease) error { return one.Hold(ctx) })
 }
 
-// each calls ask for all leases at the same time. Of several errors it returns the gravest one.
-func (l *leases) each(ask func(locks.Lease) error) error {
+// askAll calls ask for all leases at the same time. Of several errors it returns the gravest one.
+func (l *leases) askAll(ask func(locks.Lease) error) error {
 	results := make([]error, len(l.all))
 	var asks sync.WaitGroup
 	for i, one := range l.all {

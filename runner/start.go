@@ -29,7 +29,7 @@ func (s *supervisor) start() *Outcome {
 	if s.lease.Term().Ends() {
 		killAfter := s.KillAfter
 		if s.OnlyWarn {
-			killAfter = 0 // nobody is told to stop
+			killAfter = 0 // the command gets no stop signal
 		}
 		s.renewer = renewal.New(s.lease, locks.BootTime, killAfter, s.Relay.Wake, s.Log)
 		s.term = s.renewer.Term
@@ -56,7 +56,7 @@ func (s *supervisor) start() *Outcome {
 	switch {
 	case errors.Is(err, errTooLate):
 		return s.tooLate(s.lease, err)
-	case err == errNoAnswer: // as if it was lost while the command ran
+	case err == errNoAnswer: // the command may have begun, so the slot counts as lost while it ran
 		return &Outcome{Kind: Lost, Err: err}
 	case err != nil:
 		return notStarted(err)
@@ -73,12 +73,13 @@ func (s *supervisor) start() *Outcome {
 		work()
 	}
 	s.Log(false, "command started", "pid", s.pid)
-	s.warn(false)
+	s.warn(ofPromises)
 	return nil
 }
 
-// beginHolds begins the holds of the names that were granted before the last one: they count from the start of
-// the command. An outage is that of a slot that cannot be kept. A signal ends the run, as before the grant.
+// beginHolds begins the holds of the names that were granted before the last one, because they count from the
+// start of the command. If that fails the slots cannot be kept, and the run ends. A signal ends the run too, as
+// before the grant.
 func (s *supervisor) beginHolds() *Outcome {
 	if s.Request.Hold == 0 || len(s.Earlier) == 0 {
 		return nil
@@ -107,7 +108,7 @@ func (s *supervisor) beginHolds() *Outcome {
 		if failed := s.onEarlySignal(sig); failed != nil {
 			cancel()
 			select {
-			case <-begun: // the release follows a question that has ended
+			case <-begun: // the release should not overtake the request for the holds
 			case <-time.After(leaveLimit):
 			}
 			return failed
@@ -126,7 +127,7 @@ func (s *supervisor) holdsFailed(err error) *Outcome {
 		return s.lostBefore(Busy, takenBack(err))
 	}
 	if errors.Is(err, locks.ErrLost) {
-		err = errors.New(err.Error()) // no command has lost its slot
+		err = errors.New(err.Error()) // not ErrLost: no command has lost its slot
 	}
 	return s.lostBefore(Refused, fmt.Errorf("its hold cannot begin: %w", err))
 }
@@ -185,7 +186,7 @@ func (s *supervisor) takeSignals() *Outcome {
 func (s *supervisor) onEarlySignal(sig syscall.Signal) *Outcome {
 	switch {
 	case s.Relay.Ignored(sig) && sig != unix.SIGTERM:
-	case s.Relay.Ignored(sig) && s.lease.Evicted() == nil:
+	case s.Relay.Ignored(sig) && s.lease.Evicted() == nil: // TERM after an eviction counts although it is ignored
 	case signals.EndsWaiting(sig):
 		if sig == unix.SIGTERM {
 			if err := s.lease.Evicted(); err != nil {
@@ -199,6 +200,7 @@ func (s *supervisor) onEarlySignal(sig syscall.Signal) *Outcome {
 	return nil
 }
 
+// notStarted is the outcome of a command that could not be started.
 func notStarted(err error) *Outcome {
 	switch {
 	case isRefusedCall(err):

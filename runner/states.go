@@ -34,7 +34,7 @@ type severity int
 const (
 	noReason  severity = iota
 	requested          // a signal told golock to stop; with Run.Tree it also ends what the command left running
-	severe             // the time limit was reached, or a store without leases evicted the run
+	severe             // the time limit was reached, or the run was evicted on a store without leases
 	grave              // the lease is lost, or golock has a fault; every descendant is ended, whatever Run.Tree says
 )
 
@@ -49,8 +49,8 @@ type reason struct {
 func (s *supervisor) wholeTree() bool { return s.Tree || s.reason.severity == grave }
 
 // because records a reason and reports whether it counts. A more severe reason replaces a less
-// severe one. Of two that are equally severe the first counts. With a grave reason the slot counts
-// as lost.
+// severe one. Of two reasons that are equally severe, the first counts. With a grave reason the slot
+// counts as lost.
 func (s *supervisor) because(severity severity, kind Kind, err error) bool {
 	if severity <= s.reason.severity {
 		return false

@@ -21,21 +21,22 @@ type statusServer struct {
 	fault     atomic.Pointer[error]
 }
 
+// heldLease is the lease that a statusServer answers for, and what the owner of the run does for it.
 type heldLease struct {
 	lease   locks.Lease
 	onLost  func()       // called when the store says that the slot is lost
 	release func() error // nil if a command has the slot
 }
 
-// open begins to listen, unless it already does or is to have no socket. If there is no directory,
-// it listens on an abstract socket.
+// open begins to listen. It does nothing if the server listens already, or if the run has no Sockets. If
+// there is no directory, the server listens on abstract sockets.
 func (s *statusServer) open() error {
 	if s == nil || len(s.listeners) > 0 || s.run.Sockets == nil {
 		return nil
 	}
 	dir, noDirectory := s.run.Sockets()
 	for _, r := range s.run.requests() {
-		listener, err := held.Listen(dir, r.Ref.String(), s.answer, s.failed)
+		listener, err := held.Listen(dir, r.Ref.String(), s.answer, s.notePanic)
 		if err != nil {
 			s.close()
 			if noDirectory != nil {
@@ -48,7 +49,7 @@ func (s *statusServer) open() error {
 	return nil
 }
 
-// serve begins to answer.
+// serve begins to answer for a lease.
 func (s *statusServer) serve(l heldLease) error {
 	if s == nil {
 		return nil
@@ -57,8 +58,8 @@ func (s *statusServer) serve(l heldLease) error {
 	return s.open()
 }
 
-// failed passes a panic in an answer to the goroutine that owns the run.
-func (s *statusServer) failed(fault error) {
+// notePanic passes a panic in an answer to the goroutine that owns the run.
+func (s *statusServer) notePanic(fault error) {
 	s.fault.Store(&fault)
 	s.run.Relay.Wake()
 }

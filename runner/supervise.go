@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -37,8 +36,8 @@ type supervisor struct {
 	pid         int // of the command; 0 before its start and after it was collected
 	group       int // the process group of the command
 	exit        syscall.WaitStatus
-	childless   bool // no child is left, except preexisting ones
-	signal      func(syscall.Signal)
+	childless   bool                 // no child is left, except preexisting ones
+	signal      func(syscall.Signal) // signals the command: send, except in tests
 	clock       locks.Clock
 	unkillable  map[int]bool // processes that cannot be signalled
 
@@ -77,7 +76,11 @@ func (s *supervisor) supervise() *Outcome {
 		s.collect()
 		if s.finished() {
 			s.enter(ended)
-			return &Outcome{Kind: cmp.Or(s.reason.kind, Ended), Err: s.reason.err}
+			kind := Ended
+			if s.reason.severity != noReason {
+				kind = s.reason.kind
+			}
+			return &Outcome{Kind: kind, Err: s.reason.err}
 		}
 		if s.state == running && s.pid == 0 && s.reason.severity == requested {
 			s.stop(s.KillAfter)
@@ -97,19 +100,19 @@ func (s *supervisor) handleRenewal() {
 	if r == nil {
 		return
 	}
-	lost := r.Lost != nil
+	isLost := r.Lost != nil
 	switch {
 	case s.reason.severity == grave: // golock is already ending the command
 	case errors.As(r.Lost, new(*locks.EvictedError)): // an eviction is on purpose, so it ends the command also with OnlyWarn
 		s.loseLease(takenBack(r.Lost))
-	case lost && !s.OnlyWarn:
+	case isLost && !s.OnlyWarn:
 		s.loseLease(r.Lost)
-	case lost && !s.warned:
+	case isLost && !s.warned:
 		s.Log(true, "the slot is lost, the command goes on", "error", r.Lost)
 	case r.Term != s.term:
 		s.watchdog.send(msgDeadline, int64(r.KillAt()))
 	}
-	s.term, s.warned = r.Term, lost
+	s.term, s.warned = r.Term, isLost
 }
 
 // loseLease ends the command and all its descendants because the slot is lost or soon will be.
@@ -138,7 +141,7 @@ func (s *supervisor) finished() bool {
 	return true
 }
 
-// in returns the time that is d from now.
+// in returns the instant that is d after now.
 func (s *supervisor) in(d time.Duration) locks.Instant {
 	return s.clock().Add(min(d, math.MaxInt64/2)) // half of the range cannot overflow, and outlasts any run
 }
@@ -192,7 +195,7 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 			return
 		}
 	}
-	if signals.IsFault(sig) { // the signal would end another program; golock must not leave its command alone
+	if signals.IsFault(sig) { // golock does not die of the signal at once, because its command would run on alone
 		s.because(grave, Fault, fmt.Errorf("%w: the command was stopped", faultSent(sig)))
 		s.stop(s.KillAfter)
 		return
@@ -203,15 +206,25 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 	if signals.AsksToStop(sig) && !s.Relay.Ignored(sig) {
 		s.because(requested, Ended, nil)
 	}
-	if s.Terminal && signals.FromTerminal(sig) && !(sig == unix.SIGHUP && leadsSession()) {
-		if sig == unix.SIGTSTP { // the signal is from the time when the waiting run caught it
-			signals.StopJob(func() bool { return true })
-		}
-		if !signals.EndsWaiting(sig) || time.Since(s.spawned) > raceWindow {
-			return
-		}
+	if !s.reachesJob(sig) {
+		s.deliver(sig)
+		return
 	}
-	s.deliver(sig)
+	if sig == unix.SIGTSTP { // the signal is from the time when the waiting run caught it
+		signals.StopJob(func() bool { return true })
+	}
+	if signals.EndsWaiting(sig) && time.Since(s.spawned) <= raceWindow {
+		s.deliver(sig)
+	}
+}
+
+// reachesJob reports whether the kernel sends a signal to the whole job on the terminal, and so to the
+// command.
+func (s *supervisor) reachesJob(sig syscall.Signal) bool {
+	if !s.Terminal || !signals.FromTerminal(sig) {
+		return false
+	}
+	return sig != unix.SIGHUP || !leadsSession()
 }
 
 // leadsSession reports whether golock leads its session. The hangup of a terminal then reaches only
@@ -221,7 +234,7 @@ func leadsSession() bool {
 	return sid == unix.Getpid()
 }
 
-// deliver sends a signal to the command, after Rewrites.
+// deliver sends a signal to the command, as Rewrites says.
 func (s *supervisor) deliver(sig syscall.Signal) {
 	to := s.Rewrites.Apply(sig)
 	if to == 0 {
@@ -232,8 +245,8 @@ func (s *supervisor) deliver(sig syscall.Signal) {
 	s.Log(false, "signal passed on", "signal", signals.Name(to))
 }
 
-// stop begins to end the command. It sends the stop signal, CONT so that stopped processes get it,
-// and, after a time, KILL.
+// stop begins to end the command. It sends the stop signal, and CONT so that stopped processes get it.
+// KILL follows after the given time.
 func (s *supervisor) stop(after time.Duration) {
 	at := s.in(after)
 	if s.state >= stopping {
@@ -262,27 +275,33 @@ func (s *supervisor) kill() {
 	s.signal(unix.SIGKILL)
 }
 
-// stopSpread is longer than a stop of the whole job takes to reach golock too.
+// stopSpread is time enough for a stop signal to the whole job to reach golock after the command.
 const stopSpread = 20 * time.Millisecond
 
-// followStop stops golock after a command that has stopped alone. The shell then sees that the job
-// has stopped, and fg continues it. If the whole job was stopped, both were continued before this.
-// While the watchdog is stopped, golock does not stop, but first continues the watchdog.
+// followStop stops golock if the command alone has stopped. The shell then sees that the job has
+// stopped, and fg continues it. If the whole job was stopped, both were continued before this.
 func (s *supervisor) followStop() {
-	stopped := func() bool {
-		return isStopped(s.pid) && !(s.watchdog.exists() && isStopped(s.watchdog.pid))
-	}
-	if !s.Terminal || s.pid == 0 || !stopped() {
+	if !s.Terminal || s.pid == 0 || !s.commandHasStopped() {
 		return
 	}
-	signals.StopJob(stopped)
-	if stopped() {
-		// Another Ctrl-Z may have stopped the command again, and is about to stop golock.
-		time.Sleep(stopSpread)
-		if stopped() {
-			_ = unix.Kill(s.pid, unix.SIGCONT)
-		}
+	signals.StopJob(s.commandHasStopped)
+	if !s.commandHasStopped() {
+		return
 	}
+	// Another Ctrl-Z may have stopped the command again, and is about to stop golock.
+	time.Sleep(stopSpread)
+	if s.commandHasStopped() {
+		_ = unix.Kill(s.pid, unix.SIGCONT)
+	}
+}
+
+// commandHasStopped reports whether the command is stopped. It returns false while the watchdog is
+// stopped too: golock must not stop then, but continue the watchdog.
+func (s *supervisor) commandHasStopped() bool {
+	if !isStopped(s.pid) {
+		return false
+	}
+	return !s.watchdog.exists() || !isStopped(s.watchdog.pid)
 }
 
 // isStopped reports whether a signal has stopped a child, not a debugger.

@@ -82,13 +82,13 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 	defer func() { w.finish(lease != nil) }()
 	for {
 		w.noteMade()
-		failed := w.unwanted()
-		if failed == nil {
-			failed = w.keepHeld()
+		end := w.unwanted()
+		if end == nil {
+			end = w.keepHeld()
 		}
-		if failed != nil {
+		if end != nil {
 			_ = w.leave(releaseLimit) // no person waits for the end, so it may take longer than leaveLimit
-			return nil, failed
+			return nil, end
 		}
 		select {
 		case <-w.attempt.ended:
@@ -110,12 +110,13 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 		w.Relay.WakeAt(int64(w.keepAt()))
 		deadline := w.waitEnds()
 		sig, hasCome := w.Relay.Next(untilFirst(deadline, w.progress.due))
-		if !hasCome && !deadline.IsZero() && !time.Now().Before(deadline) {
+		isOver := !deadline.IsZero() && !time.Now().Before(deadline)
+		if !hasCome && isOver {
 			return w.timedOut()
 		}
-		failed = w.onSignal(sig)
-		if failed != nil {
-			return nil, failed
+		end = w.onSignal(sig)
+		if end != nil {
+			return nil, end
 		}
 	}
 }
@@ -134,9 +135,9 @@ func (w *waiter) finish(hasLease bool) {
 	}
 }
 
-// waitEnds returns when the waiting ends, or zero if it has no limit. A store over a network that was asked
-// for a place limits itself how long it is asked (Request.JoinLimit and LeastAnswer): a question that is
-// under way at the end of --wait is no outage. It gets more time here, in case that it does not end.
+// waitEnds returns when the waiting ends, or zero if it has no limit. A networked store itself limits a
+// request for a place (Request.JoinLimit and LeastAnswer), so that a request that is under way at the end of
+// --wait is no outage. The limit here is longer, and counts only if that one fails.
 func (w *waiter) waitEnds() time.Time {
 	isAsking := w.Store.IsNetworked && w.attempt.queued.Load() == nil
 	if w.Wait > 0 && isAsking {
@@ -184,9 +185,9 @@ func (w *waiter) noteMade() {
 // command starts.
 func (w *waiter) makeReady() {
 	at := w.attempt.place.Load()
-	// A run that holds slots keeps its watchdog, which gives them back if golock is killed.
-	isFar := w.turn == 0 && w.isQueuedNoted && (at == 0 || at > nearPlaces)
-	if time.Now().Before(w.startsAt) || isFar {
+	isFar := w.isQueuedNoted && (at == 0 || at > nearPlaces)
+	holdsSlots := w.turn > 0 // such a run keeps its watchdog, which gives the slots back if golock is killed
+	if time.Now().Before(w.startsAt) || isFar && !holdsSlots {
 		w.watchdog.dismiss()
 		w.status.close()
 		return
@@ -208,12 +209,13 @@ func (w *waiter) noteQueued() {
 	}
 	if w.progress.view.Began.IsZero() {
 		w.progress.view.Began = time.Now()
-		w.progress.lookedAt = w.progress.view.Began.Add(-lookPause)
+		w.progress.lookedAt = w.progress.view.Began.Add(-lookPause) // so that mayLook allows the first look at once
 	}
 	w.progress.view.Name = w.current().Name
 	w.reportProgress()
-	if w.NotesHolders && len(w.progress.waitedFor) == 0 && w.progress.looks == nil && w.mayLook() {
-		w.look()
+	lacksHolders := w.NotesHolders && len(w.progress.waitedFor) == 0
+	if lacksHolders && w.progress.looks == nil && w.mayLook() {
+		w.startLook()
 	}
 }
 
@@ -221,7 +223,7 @@ func (w *waiter) noteQueued() {
 // run has queued.
 func (w *waiter) warnOfWaiting() {
 	if !w.warned && w.isQueuedNoted && w.Wait != 0 {
-		w.warned = w.warn(true)
+		w.warned = w.warn(ofWaiting)
 	}
 }
 
@@ -234,7 +236,9 @@ func (w *waiter) received() (locks.Lease, *Outcome) {
 	}
 	if term := w.attempt.lease.Term(); term.Ends() && locks.BootTime() >= term.End() {
 		out := w.tooLate(w.attempt.lease, errTooLate)
-		w.release(w.attempt.lease, true, 0)()
+		const unused = true
+		tell := w.release(w.attempt.lease, unused, 0)
+		tell()
 		return nil, out
 	}
 	return w.attempt.lease, nil
@@ -246,8 +250,8 @@ func (w *waiter) sayReplaced() {
 	}
 }
 
-// giveUp ends the attempt and waits for its result, at most for limit. Either the place in the
-// queue is then gone, or the slot was granted just before.
+// giveUp ends the attempt and returns its result. Either the place in the queue is then gone, or the slot was
+// granted just before. After limit it returns nil and nil.
 func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 	w.attempt.cancel()
 	select {
@@ -266,10 +270,10 @@ func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 func (w *waiter) leave(limit time.Duration) (evicted error) {
 	began := time.Now()
 	evicted = w.attempt.evicted()
-	endDrop := func(time.Duration) {}
+	var drop *pendingRelease
 	if w.Store.IsNetworked {
 		w.attempt.cancel()
-		endDrop = w.beginDrop()
+		drop = w.beginDrop()
 	}
 	lease, err := w.giveUp(limit)
 	rest := max(limit-time.Since(began), leaveLimit/4)
@@ -278,23 +282,27 @@ func (w *waiter) leave(limit time.Duration) (evicted error) {
 		if evicted == nil {
 			evicted = lease.Evicted()
 		}
-		w.releaseWithin(rest, lease, w.watchdog)()
+		tell := w.releaseWithin(rest, lease, w.watchdog)
+		tell()
 		return evicted
 	case errors.As(err, new(*locks.EvictedError)):
 		evicted = err
 	}
-	endDrop(rest)
-	w.beginDrop()(rest) // a slot may have been granted just before the end of the attempt
+	w.awaitDrop(drop, rest)
+	lateDrop := w.beginDrop() // a slot may have been granted just before the end of the attempt
+	w.awaitDrop(lateDrop, rest)
 	return evicted
 }
 
 // timedOut ends the waiting at its deadline.
 func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 	lease, err := w.giveUp(giveUpLimit)
-	cancelled := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	wasCancelled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	failedItself := err != nil && !wasCancelled
+	isOutage := errors.As(err, new(*locks.OutageError))
 	switch {
-	case lease != nil, !cancelled, errors.As(err, new(*locks.OutageError)):
-		return w.received() // the slot was granted just in time
+	case lease != nil, failedItself, isOutage: // the attempt came to a result just in time
+		return w.received()
 	case !w.attempt.hasTurn.Load() && w.Store.IsNetworked:
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}

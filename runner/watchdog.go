@@ -30,9 +30,10 @@ import (
 // ends it.
 //
 // golock itself signals the command. The watchdog reports the end of the command at once, but reaps
-// it only when golock knows, or after the deadline. Until then no other process has its PID.
+// the command only when golock knows of its end, or after the deadline. Until then no other process can
+// get the command's PID.
 
-// ownProgram is the program of this process.
+// ownProgram is the path of the program that this process executes.
 const ownProgram = "/proc/self/exe"
 
 // WatchdogName is the first argument that makes a golock process a watchdog.
@@ -74,7 +75,7 @@ func (w *watchdog) spawn() error {
 	}
 	watchdogEnd := fdtable.MoveHigh(pair[1])
 	defer unix.Close(watchdogEnd)
-	// The watchdog releases with this program, also if a newer version has replaced it meanwhile.
+	// The watchdog releases the slot with this program, even if a newer version has replaced its file.
 	golockProgram := -1
 	if fd, err := unix.Open(ownProgram, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 		golockProgram = fdtable.MoveHigh(fd)
@@ -113,11 +114,16 @@ func (w *watchdog) spawn() error {
 func groupIsOrphaned() bool {
 	session, _ := unix.Getsid(0)
 	for _, pid := range procfs.Ancestors(unix.Getpid()) {
-		if its, err := unix.Getsid(pid); err != nil || its != session {
+		ancestorSession, err := unix.Getsid(pid)
+		if err != nil || ancestorSession != session {
 			return true
 		}
-		if group, err := unix.Getpgid(pid); err != nil || group != unix.Getpgrp() {
-			return err != nil
+		group, err := unix.Getpgid(pid)
+		if err != nil {
+			return true
+		}
+		if group != unix.Getpgrp() {
+			return false
 		}
 	}
 	return true
@@ -130,8 +136,8 @@ func (w *watchdog) send(kind messageKind, number int64, texts ...string) {
 	}
 }
 
-// start orders the watchdog to start the command. After an error no command runs. After errNoAnswer and
-// errWatchdogGone one may have begun, and was killed.
+// start orders the watchdog to start the command. After an error no command runs. With errNoAnswer and
+// errWatchdogGone the command may have begun, and was killed.
 func (w *watchdog) start() (pid int, err error) {
 	deadline := w.run.renewer.KillAt()
 	err = w.order(deadline)
@@ -189,15 +195,7 @@ func (w *watchdog) awaitStart(deadline locks.Instant) (pid int, err error) {
 				w.killTree()
 				return 0, errNoAnswer
 			}
-			ready := []unix.PollFd{{Fd: int32(w.socket), Events: unix.POLLIN}}
-			ts := unix.NsecToTimespec(int64(min(left, resumePause)))
-			n, err := unix.Ppoll(ready, &ts, nil)
-			if n == 0 && isStopped(w.pid) {
-				_ = unix.Kill(w.pid, unix.SIGCONT) // the PID cannot be reused, because golock has not reaped its child
-			}
-			if err != nil {
-				time.Sleep(signals.RefusedPause)
-			}
+			w.awaitMessage(left)
 		case err != nil:
 			w.killTree()
 			if w.ended.Exited() && w.ended.ExitStatus() == exitFault {
@@ -206,19 +204,41 @@ func (w *watchdog) awaitStart(deadline locks.Instant) (pid int, err error) {
 			return 0, errWatchdogGone
 		case m.kind == msgStarted:
 			return int(m.number), nil
-		case unix.Errno(m.number) == unix.ETIME:
-			return 0, errTooLate
-		case len(m.texts) > 0:
-			return 0, os.NewSyscallError(m.texts[0], unix.Errno(m.number))
 		default: // msgFailed
-			return 0, w.run.cmd.problem(unix.Errno(m.number))
+			return 0, w.startError(m)
 		}
 	}
+}
+
+// startError returns why the watchdog has not started the command.
+func (w *watchdog) startError(failed message) error {
+	errno := unix.Errno(failed.number)
+	switch {
+	case errno == unix.ETIME:
+		return errTooLate
+	case len(failed.texts) > 0: // a refused system call
+		return os.NewSyscallError(failed.texts[0], errno)
+	}
+	return w.run.cmd.problem(errno)
 }
 
 // resumePause is the time after which golock checks whether a watchdog that does not answer is
 // stopped.
 const resumePause = 100 * time.Millisecond
+
+// awaitMessage returns when the watchdog has sent a message or has ended, and at the latest after limit or
+// resumePause. It continues a watchdog that is stopped.
+func (w *watchdog) awaitMessage(limit time.Duration) {
+	ready := []unix.PollFd{{Fd: int32(w.socket), Events: unix.POLLIN}}
+	ts := unix.NsecToTimespec(int64(min(limit, resumePause)))
+	n, err := unix.Ppoll(ready, &ts, nil)
+	if n == 0 && isStopped(w.pid) {
+		_ = unix.Kill(w.pid, unix.SIGCONT) // the PID cannot be reused, because golock has not reaped its child
+	}
+	if err != nil {
+		time.Sleep(signals.RefusedPause)
+	}
+}
 
 // dismiss ends only the watchdog. Processes that the command left running may stay.
 func (w *watchdog) dismiss() {

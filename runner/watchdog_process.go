@@ -20,17 +20,17 @@ import (
 // owns its state. It runs on a thread that lives as long as the process, because the kernel kills
 // the command when that thread ends (PR_SET_PDEATHSIG, prctl(2)).
 //
-// It passes every signal that can be caught on to golock, which ignores what its caller ignored
-// until the command runs. The command inherits what golock's caller ignored or blocked.
+// It passes signals on to golock. Until the command runs, golock ignores the signals that its own caller
+// ignored. The command inherits what golock's caller ignored or blocked.
 type watchdogProcess struct {
 	relay  *signals.Relay
 	clock  locks.Clock
-	socket int // to golock; -1 when golock is gone
-	golock int // the PID of golock
-	cmd    *command
-	group  int // the process group that the command joins; 0 if it gets one of its own
+	socket int      // to golock; -1 when golock is gone
+	golock int      // the PID of golock
+	cmd    *command // nil after its start
+	group  int      // the process group that the command joins; 0 if it gets one of its own
 
-	lease heldByGolock // to be released if golock is killed
+	leases golockLeases // to be released if golock is killed
 
 	deadline  locks.Instant // 0 before the first deadline
 	pid       int           // the command; 0 before its start and after it was reaped
@@ -50,7 +50,7 @@ func Watchdog(args []string, open func(url string) (locks.Store, error)) error {
 		return err
 	}
 	w.run()
-	return w.lease.release(w.relay, open)
+	return w.leases.release(w.relay, open)
 }
 
 func newWatchdogProcess(args []string) (*watchdogProcess, error) {
@@ -71,8 +71,8 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 	unix.CloseOnExec(program)
 	w := &watchdogProcess{
 		clock: locks.BootTime, socket: socket, golock: int(peer.Pid), group: group,
-		lease: heldByGolock{program: program},
-		cmd:   &command{argv: args[4:], env: entry.Environ()},
+		leases: golockLeases{program: program},
+		cmd:    &command{argv: args[4:], env: entry.Environ()},
 	}
 	if w.relay, err = signals.NewRelay(false); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 func (w *watchdogProcess) run() {
 	for {
 		w.obey()
-		if w.due() {
+		if w.mustKill() {
 			w.killAll()
 		}
 		if w.socket < 0 {
@@ -106,8 +106,8 @@ func (w *watchdogProcess) run() {
 }
 
 // passOn passes a signal to the watchdog on to golock, because a command that signals its parent
-// means golock. golock gets the signals of a terminal itself, except that the watchdog must tell it
-// of a command that has stopped.
+// means golock. On a terminal (w.group is not 0) golock gets the terminal's signals itself, and CHLD tells
+// it that the command has stopped.
 func (w *watchdogProcess) passOn(sig syscall.Signal) {
 	concernsGolock := signals.Forwarded(sig) || signals.IsFault(sig)
 	if w.group != 0 {
@@ -118,8 +118,8 @@ func (w *watchdogProcess) passOn(sig syscall.Signal) {
 	}
 }
 
-// due reports whether the command must be dead, because golock is gone or the deadline has passed.
-func (w *watchdogProcess) due() bool {
+// mustKill reports whether the command must be dead, because golock is gone or the deadline has passed.
+func (w *watchdogProcess) mustKill() bool {
 	return w.socket < 0 || (w.deadline != 0 && w.clock() >= w.deadline)
 }
 
@@ -138,9 +138,9 @@ func (w *watchdogProcess) obey() {
 		}
 		switch m.kind {
 		case msgLeaseRef:
-			w.lease.url, w.lease.ids = m.texts[0], m.texts[1:]
+			w.leases.url, w.leases.ids = m.texts[0], m.texts[1:]
 		case msgEndHolds:
-			w.lease.endsHolds = true
+			w.leases.endsHolds = true
 		case msgStart:
 			w.deadline = locks.Instant(m.number)
 			w.start(m.texts)
@@ -166,7 +166,7 @@ func (w *watchdogProcess) start(variables []string) {
 	var err error
 	w.relay.AsCaller(func() { w.pid, err = w.cmd.spawn(attr) })
 	if err != nil {
-		errno := unix.EINVAL
+		errno := unix.EINVAL // if err has no errno
 		errors.As(err, &errno)
 		var call []string
 		if refused, ok := errors.AsType[*os.SyscallError](err); ok {
@@ -206,7 +206,7 @@ func (w *watchdogProcess) collect() {
 		pid, status, err := proctree.PeekEnded()
 		switch {
 		case err == unix.ECHILD:
-			w.childless = w.cmd == nil // nil says that the command was started
+			w.childless = w.cmd == nil // before the start of the command there is nothing to report
 			if w.childless {
 				_ = send(w.socket, msgChildless, 0)
 			}

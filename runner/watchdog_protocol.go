@@ -24,13 +24,13 @@ const (
 	msgLeaseRef messageKind = iota + 1 // texts: the store's URL, the IDs of the leases; to release in golock's stead
 	msgStart                           // number: the deadline; texts: variables for the command
 	msgDeadline                        // number: the deadline, on CLOCK_BOOTTIME
-	msgReap                            // golock knows of the command's end
+	msgReap                            // golock knows that the command has ended: the watchdog may reap it
 	msgEndHolds                        // the slots were not used: their holds end with the release
 
 	// messages from the watchdog to golock
-	msgStarted   // number: the command's process
+	msgStarted   // number: the PID of the command
 	msgFailed    // number: the errno with which the command could not be executed; texts: a refused system call
-	msgEnded     // number: its wait status; texts: "killed" if the watchdog did that
+	msgEnded     // number: the wait status of the command; texts: "killed" if the watchdog has killed it
 	msgChildless // no descendant of the command is left
 )
 
@@ -64,11 +64,15 @@ func receive(fd int) (message, error) {
 		return message{}, err
 	}
 	fields := strings.Split(string(packet), "\x00")
-	if len(fields) < 2 || len(fields[0]) != 1 || messageKind(fields[0][0]) == msgLeaseRef && len(fields) < 4 {
+	if len(fields) < 2 || len(fields[0]) != 1 {
 		return message{}, unix.EPROTO // the message does not come from golock
 	}
+	kind, texts := messageKind(fields[0][0]), fields[2:]
+	if kind == msgLeaseRef && len(texts) < 2 {
+		return message{}, unix.EPROTO
+	}
 	number, err := strconv.ParseInt(fields[1], 10, 64)
-	return message{kind: messageKind(fields[0][0]), number: number, texts: fields[2:]}, err
+	return message{kind: kind, number: number, texts: texts}, err
 }
 
 // receivePacket calls recv(2) for a packet. An empty packet means that the other side has gone.

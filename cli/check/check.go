@@ -1,8 +1,8 @@
-// Package check tests whether a lock excludes. It starts many processes (children), several at a
+// Package check tests whether a lock keeps runs apart. It starts many processes (children), several at a
 // time. Each child runs once under the lock and adds one to a counter that only the lock protects.
-// While it holds the lock, the child is "inside". Each child writes a note. The notes are judged in
-// the end (judge.go): how many children were inside at the same time, whether an addition was lost,
-// whether a run overtook another one, and how long a hand-off took.
+// While it holds the lock, the child is "inside". Each child writes a note. In the end judge.go reads the
+// notes: how many children were inside at the same time, whether an addition was lost, whether a run
+// overtook another one, and how long a hand-off took.
 //
 // The lock under test is a command line that runs another one (Test.Command). The package knows no
 // store and prints nothing.
@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Test is one strength test.
+// Test is a test of a lock. The caller sets the exported fields.
 type Test struct {
 	// Command gives the arguments of one run of the tool, the lock under test, around a child.
 	Command func(child []string) []string
@@ -58,8 +58,8 @@ func (e *StartError) Error() string {
 	return e.Message
 }
 
-// Do runs the test, once. If ctx ends first, Do stops the runs and returns the cause. A *StartError
-// means that there is nothing to report. When Do returns, all runs have ended.
+// Do runs the test. It may be called once. If ctx ends first, Do stops the runs and returns the cause. A
+// *StartError means that there is nothing to report. When Do returns, all runs have ended.
 func (t *Test) Do(ctx context.Context) (*Report, error) {
 	began := time.Now()
 	inner, cancel := context.WithCancelCause(ctx)
@@ -73,8 +73,10 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 	notes, err := readNotes(t.Dir)
 	// More children make the additions that killed runs did not make: after a kill, the lock must work
 	// as before.
-	if missing := t.missing(notes); err == nil && missing > 0 && inner.Err() == nil {
-		t.round(inner, missing, 0)
+	missing := t.missing(notes)
+	if err == nil && missing > 0 && inner.Err() == nil {
+		const killNone = 0
+		t.round(inner, missing, killNone)
 		notes, err = readNotes(t.Dir)
 	}
 	if ctx.Err() != nil {
@@ -83,7 +85,8 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if failed := t.failures(notes); len(notes) == 0 && len(failed) > 0 && failed[0].code != 0 {
+	failed := t.failures(notes)
+	if len(notes) == 0 && len(failed) > 0 && failed[0].code != 0 {
 		return nil, &StartError{Code: failed[0].code, Message: failed[0].message}
 	}
 	report := t.judge(notes, context.Cause(inner))
@@ -91,7 +94,7 @@ func (t *Test) Do(ctx context.Context) (*Report, error) {
 	return report, nil
 }
 
-// round does n runs. It kills a random part of them: killPercent of a hundred.
+// round does n runs, at most t.Children at a time. It kills each run with a probability of killPercent.
 func (t *Test) round(ctx context.Context, n, killPercent int) {
 	t.total += n
 	ended := make(chan *run)

@@ -81,7 +81,8 @@ func Child(args []string) error {
 	if _, err := fmt.Sscan(strings.Join(args[1:], " "), &n.Number, &limit, &stay, &started); err != nil {
 		return err
 	}
-	if stay == meeting {
+	isMeeting, mayBeKilled := stay == meeting, stay == stayIfKilled // see Test.child
+	if isMeeting {
 		stay = max(stay, min(2*time.Duration(n.Begin-started), longestMeeting))
 	}
 	inside, err := unix.Open(dir+"/"+insideFile, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
@@ -101,17 +102,17 @@ func Child(args []string) error {
 	if err := n.append(dir); err != nil {
 		return err
 	}
-	if stay == stayIfKilled {
+	if mayBeKilled {
 		willBeKilled := sayInside(dir, n.Number)
 		if willBeKilled {
 			awaitDeath(longestMeeting)
 		}
 	}
 	time.Sleep(stay)
-	if stay == stayIfKilled && !toolIsAlive() {
+	if mayBeKilled && !toolIsAlive() {
 		// The next child needs about as long to start as this one did.
-		limit := max(stayAfterTool, min(startsPerStay*startDuration(n.Begin), longestMeeting))
-		if err := awaitOther(inside, limit); err != nil {
+		longest := max(stayAfterTool, min(startsPerStay*startDuration(n.Begin), longestMeeting))
+		if err := awaitOther(inside, longest); err != nil {
 			return err
 		}
 	}
@@ -232,13 +233,12 @@ type note struct {
 	Fence  int64 // 0 if the tool gave no fencing token
 }
 
-// hasEnded reports whether the child has done its work. A nil note is that of a child that never was
-// inside.
+// hasEnded reports whether the child has done its work. A child that never was inside has a nil note.
 func (n *note) hasEnded() bool { return n != nil && n.End != 0 }
 
-// counter returns the file of the counter that the child uses. If the lock excludes, no other child
-// uses it at the same time: it is the counter of the slot. A tool that admits several children without
-// slot numbers gets a counter for each child.
+// counter returns the file of the counter that the child uses: the counter of its slot. If the lock works,
+// no other child uses that counter at the same time. A tool that admits several children without slot
+// numbers gets a counter for each child.
 func (n *note) counter(dir string, limit int) string {
 	slot := strconv.Itoa(n.Slot)
 	switch {

@@ -31,7 +31,7 @@ type Report struct {
 	Problems []string `json:"problems"` // why the lock has not passed
 
 	Ranked    int  `json:"-"` // runs whose fence tells in which order they got in
-	Uncounted bool `json:"-"` // children shared no counter: the tool admits several, without slot numbers
+	Uncounted bool `json:"-"` // each child has a counter of its own: the tool admits several, without slot numbers
 }
 
 // missing returns the number of additions that are missing because runs were killed.
@@ -105,7 +105,7 @@ func (t *Test) judge(notes map[int]*note, cause error) *Report {
 		r.OrderInversions, r.Ranked = &overtakers, ranked
 		r.problemIf(overtakers > 0, "%d runs overtook one that waited already when they began", overtakers)
 	}
-	if r.MaxConcurrent <= t.Limit { // if the lock did not exclude, the times mean nothing
+	if r.MaxConcurrent <= t.Limit { // if the lock admitted too many, the times mean nothing
 		r.HandOff = timesOf(handOffs(t.runs, notes))
 	}
 	r.problemIf(cause != nil, "%v", cause)

@@ -18,9 +18,11 @@ type run struct {
 	child  []string
 	kill   killTime
 
-	started int64 // just before the tool was started; this and the next two in nanoseconds of now
+	// These times are in nanoseconds of now.
+	started int64 // just before the tool was started
 	queued  int64 // when the tool was known to wait; 0 if that is not known
 	ended   int64
+
 	killed  bool
 	stopped bool   // the test was over before the run had ended
 	code    int    // the exit code, 128+N for a signal
@@ -98,7 +100,7 @@ func (r *run) do(ctx context.Context) {
 	}
 }
 
-// Write gets what the run writes to standard error.
+// Write gets what the run writes to standard error. It keeps a line until its end has come.
 func (r *run) Write(b []byte) (int, error) {
 	for part := range bytes.Lines(b) {
 		r.line = append(r.line, part[:min(len(part), lineLimit-len(r.line))]...)

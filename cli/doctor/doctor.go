@@ -16,38 +16,38 @@ import (
 	"golock/locks"
 )
 
-// Examine examines everything on this host that the promises of a run depend on. isLeased says that
-// the store has leases.
+// Examine examines what on this host the promises of a run depend on. isLeased says that the store has
+// leases.
 func Examine(isLeased bool) locks.Findings {
 	var found locks.Findings
-	kernel(&found)
-	procfs(&found, "/proc")
-	pidfds(&found)
-	subreaper(&found, isLeased)
-	build(&found)
-	container(&found, "/proc")
+	nameKernel(&found)
+	examineProc(&found, "/proc")
+	examinePidfd(&found)
+	examineSubreaper(&found, isLeased)
+	examineBuild(&found)
+	examineContainer(&found, "/proc")
 	return found
 }
 
-func kernel(found *locks.Findings) {
+func nameKernel(found *locks.Findings) {
 	var u unix.Utsname
 	_ = unix.Uname(&u) // uname(2) cannot fail with a valid address
 	found.OK("kernel", unix.ByteSliceToString(u.Sysname[:])+" "+unix.ByteSliceToString(u.Release[:])+" "+unix.ByteSliceToString(u.Machine[:]))
 }
 
-// procfs examines whether /proc shows all processes.
-func procfs(found *locks.Findings, proc string) {
-	_, unreadable := os.ReadFile(proc + "/self/stat")
+// examineProc examines whether /proc shows all processes.
+func examineProc(found *locks.Findings, proc string) {
+	_, readErr := os.ReadFile(proc + "/self/stat")
 	m, _ := locks.MountOf(proc) // a mount that is not found has no options
 	hidepid, _ := m.Option("hidepid")
-	_, hidden := os.ReadFile(proc + "/1/stat") // root sees all processes, and so does a group that gid= names
+	_, initErr := os.ReadFile(proc + "/1/stat") // root sees all processes, and so does a group that gid= names
 	what := "is not mounted"
-	if unreadable != nil && !errors.Is(unreadable, fs.ErrNotExist) {
-		what = "cannot be read: " + unreadable.Error()
+	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
+		what = "cannot be read: " + readErr.Error()
 	}
 	found.Judge("/proc",
 		locks.Row{
-			When: unreadable != nil, Level: locks.Problem,
+			When: readErr != nil, Level: locks.Problem,
 			What: what,
 			Why: "golock finds descendants there: --tree and the end of a lease miss processes that left the command's group, " +
 				"and nobody notices that a held lock file was removed",
@@ -58,7 +58,7 @@ func procfs(found *locks.Findings, proc string) {
 			What: "is mounted and shows all processes",
 		},
 		locks.Row{
-			When: hidden == nil, Level: locks.OK,
+			When: initErr == nil, Level: locks.OK,
 			What: "is mounted with hidepid=" + hidepid + ", but shows this user all processes",
 		},
 		locks.Row{
@@ -71,7 +71,8 @@ func procfs(found *locks.Findings, proc string) {
 	)
 }
 
-func pidfds(found *locks.Findings) {
+// examinePidfd examines the system calls that watch and signal a process without a race over its PID.
+func examinePidfd(found *locks.Findings) {
 	call, err := pidfd.Refused()
 	found.Judge("pidfd",
 		locks.Row{
@@ -85,8 +86,8 @@ func pidfds(found *locks.Findings) {
 	)
 }
 
-// subreaper examines the calls of prctl(2) that a run on a store with leases needs.
-func subreaper(found *locks.Findings, isLeased bool) {
+// examineSubreaper examines the calls of prctl(2) that a run on a store with leases needs, and --tree.
+func examineSubreaper(found *locks.Findings, isLeased bool) {
 	var value uintptr
 	call := "PR_SET_CHILD_SUBREAPER"
 	err := prctl(unix.PR_GET_CHILD_SUBREAPER, &value)
@@ -114,8 +115,8 @@ func prctl(option int, value *uintptr) error {
 	return unix.Prctl(option, uintptr(unsafe.Pointer(value)), 0, 0, 0)
 }
 
-// build examines whether this program knows which signals its caller blocked and ignored.
-func build(found *locks.Findings) {
+// examineBuild examines whether this program knows which signals its caller blocked and ignored.
+func examineBuild(found *locks.Findings) {
 	_, isKnown := entry.Mask()
 	found.Judge("signals",
 		locks.Row{When: isKnown, Level: locks.OK, What: "what the caller ignores or blocks reaches the command unchanged"},
@@ -132,8 +133,8 @@ func build(found *locks.Findings) {
 // initialPIDs is the first PID namespace of every Linux (PROC_PID_INIT_INO).
 const initialPIDs = "pid:[4026531836]"
 
-// container reports a PID namespace that is not the first one.
-func container(found *locks.Findings, proc string) {
+// examineContainer reports a PID namespace that is not the first one.
+func examineContainer(found *locks.Findings, proc string) {
 	namespace, err := os.Readlink(proc + "/self/ns/pid")
 	found.Judge("container",
 		locks.Row{

@@ -26,7 +26,7 @@ func TestExamine(t *testing.T) {
 
 func TestNoProc(t *testing.T) {
 	var found locks.Findings
-	procfs(&found, t.TempDir())
+	examineProc(&found, t.TempDir())
 	if found[0].Level != locks.Problem || found[0].Fix == "" {
 		t.Errorf("%+v, want a problem with a fix", found)
 	}
@@ -44,7 +44,7 @@ func TestContainer(t *testing.T) {
 			t.Fatal(err)
 		}
 		var found locks.Findings
-		container(&found, proc)
+		examineContainer(&found, proc)
 		switch {
 		case !isContainer && len(found) > 0:
 			t.Errorf("%s: %+v, want no finding", target, found)

@@ -12,7 +12,7 @@ import (
 )
 
 // Line is a line of a report: what became of one run that asked for a slot. Times are in seconds.
-// Programs rely on the names.
+// Programs rely on the names of its members.
 type Line struct {
 	Name     string    `json:"name"`
 	Store    string    `json:"store"`
@@ -31,7 +31,7 @@ type Line struct {
 	User     string    `json:"user"`
 	Command  []string  `json:"command"`
 	Note     string    `json:"note,omitempty"`  // why the run was there
-	Names    []string  `json:"names,omitempty"` // of a run with several names: all of them; Name, ID, Slots and Fence are of the last one
+	Names    []string  `json:"names,omitempty"` // all names of a run with several; Name, ID, Slots and Fence are of the last one
 
 	// WaitedFor are those who held the slot when the run first waited, or was turned away.
 	WaitedFor []Holder `json:"waited_for,omitempty"`
@@ -63,22 +63,23 @@ const (
 	OutcomeUnlocked = "unlocked"
 )
 
-// parse reads a line.
+// parse reads a line. It fails if the line lacks what every report has.
 func parse(text []byte) (*Line, error) {
 	line := &Line{}
 	err := json.Unmarshal(text, line)
 	if err != nil {
 		return nil, err
 	}
-	badName := func(name string) bool { return locks.CheckName(name) != nil }
-	if badName(line.Name) || slices.ContainsFunc(line.Names, badName) || line.Outcome == "" || line.Since.IsZero() {
+	isBad := func(name string) bool { return locks.CheckName(name) != nil }
+	hasBadName := isBad(line.Name) || slices.ContainsFunc(line.Names, isBad)
+	if hasBadName || line.Outcome == "" || line.Since.IsZero() {
 		return nil, errors.New("no name, outcome or since")
 	}
 	return line, nil
 }
 
-// each returns the line of each of the run's names.
-func (l *Line) each() []*Line {
+// perName returns a line for each of the run's names.
+func (l *Line) perName() []*Line {
 	if len(l.Names) == 0 {
 		return []*Line{l}
 	}

@@ -16,7 +16,7 @@ type Metrics struct {
 	streaks map[string]*streak // by the labels of the lock
 }
 
-// series is what a metric counts for the same labels.
+// series is a metric with labels, as Prometheus identifies a sequence of values.
 type series struct{ metric, labels string }
 
 // metricHelp names all metrics, in the order in which they are written.

@@ -21,9 +21,9 @@ func (f Filter) selects(l *Line) bool {
 	return (f.Name == "" || f.Name == l.Name) && (f.Since == 0 || l.End() >= f.Since)
 }
 
-// Read gives the selected lines of a report to add, in the order of the file. A run with several names has a
-// line for each of them. It gives a malformed
-// line to bad and goes on: the last one may be incomplete.
+// Read gives the selected lines of a report to add, in the order of the file. It gives a run with several
+// names once for each name. It gives the number of a malformed line to bad and goes on: the last line of
+// a report may be incomplete.
 func Read(from io.Reader, selected Filter, add func(*Line), bad func(number int, err error)) error {
 	lines := bufio.NewReader(from)
 	for n := 1; ; n++ {
@@ -42,7 +42,7 @@ func Read(from io.Reader, selected Filter, add func(*Line), bad func(number int,
 			bad(n, problem)
 		}
 		if line != nil {
-			for _, one := range line.each() {
+			for _, one := range line.perName() {
 				if selected.selects(one) {
 					add(one)
 				}
@@ -54,15 +54,17 @@ func Read(from io.Reader, selected Filter, add func(*Line), bad func(number int,
 	}
 }
 
-// readLine reads a line, and drops one that is too long. The last one ends with io.EOF.
+// readLine reads a line. It drops the rest of a line that is too long. The error is io.EOF after the last
+// line.
 func readLine(from *bufio.Reader) (line []byte, tooLong bool, err error) {
-	for err = bufio.ErrBufferFull; err == bufio.ErrBufferFull; {
-		var part []byte
-		part, err = from.ReadSlice('\n')
+	for {
+		part, err := from.ReadSlice('\n')
 		tooLong = tooLong || len(line)+len(part) > longestLine
 		if !tooLong {
 			line = append(line, part...)
 		}
+		if err != bufio.ErrBufferFull {
+			return line, tooLong, err
+		}
 	}
-	return line, tooLong, err
 }

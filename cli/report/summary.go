@@ -15,13 +15,14 @@ type Summary struct {
 // lockKey names a lock: runs of a name in two stores do not limit each other.
 type lockKey struct{ name, store string }
 
-// Row is what the runs of a lock came to. A run is counted in at most one of the columns after Runs.
+// Row sums up the runs of a lock. It counts a run in Runs, and in at most one of the fields from Skipped to
+// Unlocked.
 type Row struct {
 	Name, Store string
 
-	Runs        int // all that asked for a slot
-	Skipped     int // no slot in time
-	Failed      int // exit code other than 0, for another reason than the columns beside it
+	Runs        int // all runs that asked for a slot
+	Skipped     int // there was no slot in time
+	Failed      int // the exit code was not 0, for another reason than those of the other fields
 	Lost        int // the slot was lost while the command ran
 	Unavailable int // the store could not be asked
 	Unlocked    int // the command ran without a slot, and did not fail
@@ -36,7 +37,7 @@ type Row struct {
 
 // Times are the times of several runs, in seconds.
 type Times struct {
-	all []float64
+	all []float64 // sorted by Summary.Rows
 }
 
 // NewSummary returns a summary of no runs.
@@ -73,7 +74,7 @@ func (s *Summary) Add(l *Line) {
 	}
 }
 
-// Rows returns the rows by name and store.
+// Rows returns the rows, ordered by name and store.
 func (s *Summary) Rows() []*Row {
 	for _, row := range s.rows {
 		slices.Sort(row.Waited.all)

@@ -11,10 +11,10 @@ import (
 
 // column is a column of the table.
 type column struct {
-	group, head string
-	isText      bool // aligned to the left
-	needless    int  // the order in which columns are left out of a narrow table, from 1; 0 keeps the column
-	ifAny       bool // left out, before all others, if it has no number but 0
+	group, head string // the two lines of the heading; columns beside each other can have a group in common
+	isText      bool   // aligned to the left
+	dropRank    int    // the order in which columns are left out of a narrow table, from 1; 0 keeps the column
+	dropIfZero  bool   // a narrow table leaves the column out, before all others, if all its numbers are 0
 	cell        func(*Row) string
 }
 
@@ -25,20 +25,20 @@ func columns() []column {
 	}
 	return []column{
 		{head: "NAME", isText: true, cell: func(r *Row) string { return locks.Printable(r.Name, term.NameLimit) }},
-		{head: "STORE", isText: true, needless: 1, cell: func(r *Row) string { return locks.Printable(r.Store, term.NameLimit) }},
+		{head: "STORE", isText: true, dropRank: 1, cell: func(r *Row) string { return locks.Printable(r.Store, term.NameLimit) }},
 		{head: "RUNS", cell: number(func(r *Row) int { return r.Runs })},
 		{head: "SKIPPED", cell: number(func(r *Row) int { return r.Skipped })},
 		{head: "FAILED", cell: number(func(r *Row) int { return r.Failed })},
-		{head: "LOST", ifAny: true, cell: number(func(r *Row) int { return r.Lost })},
-		{head: "UNAVAILABLE", ifAny: true, cell: number(func(r *Row) int { return r.Unavailable })},
-		{head: "UNLOCKED", ifAny: true, cell: number(func(r *Row) int { return r.Unlocked })},
-		{group: "WAITED", head: "MEDIAN", needless: 4, cell: func(r *Row) string { return r.Waited.Median() }},
-		{group: "WAITED", head: "P95", needless: 2, cell: func(r *Row) string { return r.Waited.P95() }},
+		{head: "LOST", dropIfZero: true, cell: number(func(r *Row) int { return r.Lost })},
+		{head: "UNAVAILABLE", dropIfZero: true, cell: number(func(r *Row) int { return r.Unavailable })},
+		{head: "UNLOCKED", dropIfZero: true, cell: number(func(r *Row) int { return r.Unlocked })},
+		{group: "WAITED", head: "MEDIAN", dropRank: 4, cell: func(r *Row) string { return r.Waited.Median() }},
+		{group: "WAITED", head: "P95", dropRank: 2, cell: func(r *Row) string { return r.Waited.P95() }},
 		{group: "WAITED", head: "LONGEST", cell: func(r *Row) string { return r.Waited.Longest() }},
-		{group: "RAN", head: "MEDIAN", needless: 5, cell: func(r *Row) string { return r.Ran.Median() }},
-		{group: "RAN", head: "P95", needless: 3, cell: func(r *Row) string { return r.Ran.P95() }},
-		{group: "RAN", head: "LONGEST", needless: 6, cell: func(r *Row) string { return r.Ran.Longest() }},
-		{group: "LAST", head: "ENDED", isText: true, needless: 7, cell: func(r *Row) string { return locks.ClockTime(timeOf(r.LastEnd)) }},
+		{group: "RAN", head: "MEDIAN", dropRank: 5, cell: func(r *Row) string { return r.Ran.Median() }},
+		{group: "RAN", head: "P95", dropRank: 3, cell: func(r *Row) string { return r.Ran.P95() }},
+		{group: "RAN", head: "LONGEST", dropRank: 6, cell: func(r *Row) string { return r.Ran.Longest() }},
+		{group: "LAST", head: "ENDED", isText: true, dropRank: 7, cell: func(r *Row) string { return locks.ClockTime(timeOf(r.LastEnd)) }},
 		{group: "LAST", head: "RESULT", isText: true, cell: func(r *Row) string { return r.LastResult }},
 	}
 }
@@ -46,8 +46,8 @@ func columns() []column {
 // timeOf converts seconds since 1970.
 func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(seconds * 1e6)) }
 
-// Table returns the lines of a table for people, or none if there are no runs. To fit into a width
-// (0: any) it leaves columns out. The column STORE is there if there are several stores.
+// Table returns the lines of a table for people, or none if there are no runs. To fit into a width it
+// leaves columns out; a width of 0 has no limit. The column STORE is there if there are several stores.
 func Table(rows []*Row, width int) []string {
 	if len(rows) == 0 {
 		return nil
@@ -56,12 +56,12 @@ func Table(rows []*Row, width int) []string {
 	for _, row := range rows {
 		stores[row.Store] = true
 	}
-	var table []*filled
+	var table []*filledColumn
 	for _, c := range columns() {
 		if c.head == "STORE" && len(stores) == 1 {
 			continue
 		}
-		f := fill(c, rows)
+		f := fillColumn(c, rows)
 		if c.head == "UNLOCKED" && f.isZero {
 			continue
 		}
@@ -71,6 +71,7 @@ func Table(rows []*Row, width int) []string {
 	lines := make([]string, len(rows)+2)
 	group := ""
 	for i, f := range table {
+		isLast := i == len(table)-1
 		title := ""
 		if f.group != group {
 			title, group = f.group, f.group
@@ -80,7 +81,7 @@ func Table(rows []*Row, width int) []string {
 			if n > 0 {
 				text, isText = f.cells[n-1], f.isText
 			}
-			lines[n] += f.pad(text, isText, i == len(table)-1)
+			lines[n] += f.pad(text, isText, isLast)
 		}
 	}
 	for n := range lines {
@@ -92,16 +93,16 @@ func Table(rows []*Row, width int) []string {
 	return lines
 }
 
-// filled is a column with its cells; the first one is the head.
-type filled struct {
+// filledColumn is a column with its cells. The first cell is the head.
+type filledColumn struct {
 	column
 	cells  []string
 	width  int
-	isZero bool
+	isZero bool // all cells but the head are 0
 }
 
-func fill(c column, rows []*Row) *filled {
-	f := &filled{column: c, cells: []string{c.head}, width: max(term.Width(c.head), term.Width(c.group)), isZero: true}
+func fillColumn(c column, rows []*Row) *filledColumn {
+	f := &filledColumn{column: c, cells: []string{c.head}, width: max(term.Width(c.head), term.Width(c.group)), isZero: true}
 	for _, row := range rows {
 		cell := c.cell(row)
 		f.cells = append(f.cells, cell)
@@ -111,10 +112,10 @@ func fill(c column, rows []*Row) *filled {
 	return f
 }
 
-const gap = 2 // between two columns
+const gap = 2 // the blanks between two columns
 
-// pad adds blanks to a cell.
-func (f *filled) pad(text string, isText, isLast bool) string {
+// pad adds blanks to a cell. A text that ends the line needs none.
+func (f *filledColumn) pad(text string, isText, isLast bool) string {
 	blanks := strings.Repeat(" ", max(f.width-term.Width(text), 0))
 	switch {
 	case isText && isLast:
@@ -125,29 +126,26 @@ func (f *filled) pad(text string, isText, isLast bool) string {
 	return blanks + text + strings.Repeat(" ", gap)
 }
 
-// fit leaves out columns until the table fits into the width: first those that have no number but 0.
-func fit(table []*filled, width int) []*filled {
-	for width > 0 && total(table) > width {
-		worst := -1
+// fit leaves out columns until the table fits into the width, those of zeros (their rank is 0) first.
+func fit(table []*filledColumn, width int) []*filledColumn {
+	for width > 0 && totalWidth(table) > width {
+		next := -1 // the column that is left out next
 		for i, f := range table {
-			if f.isNeedless() && (worst < 0 || f.order() < table[worst].order()) {
-				worst = i
+			if f.mayBeLeftOut() && (next < 0 || f.dropRank < table[next].dropRank) {
+				next = i
 			}
 		}
-		if worst < 0 {
+		if next < 0 {
 			return table
 		}
-		table = append(table[:worst:worst], table[worst+1:]...)
+		table = append(table[:next:next], table[next+1:]...)
 	}
 	return table
 }
 
-func (f *filled) isNeedless() bool { return f.needless > 0 || f.ifAny && f.isZero }
+func (f *filledColumn) mayBeLeftOut() bool { return f.dropRank > 0 || f.dropIfZero && f.isZero }
 
-// order says when a needless column is left out; columns of zeros (0) go first.
-func (f *filled) order() int { return f.needless }
-
-func total(table []*filled) int {
+func totalWidth(table []*filledColumn) int {
 	sum := -gap
 	for _, f := range table {
 		sum += f.width + gap

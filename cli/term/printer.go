@@ -226,16 +226,7 @@ func (p *Printer) write(b []byte) {
 		var fault error
 		defer func() { written <- fault }()
 		defer locks.Recover(&fault)
-		for len(b) > 0 {
-			n, err := eintr.Get(func() (int, error) { return unix.Write(unix.Stderr, b) })
-			if err == unix.EPERM || err == unix.ENOSYS { // a seccomp profile may refuse write(2) and allow writev(2)
-				n, err = eintr.Get(func() (int, error) { return unix.Writev(unix.Stderr, [][]byte{b}) })
-			}
-			if err != nil {
-				return
-			}
-			b = b[n:]
-		}
+		writeAll(unix.Stderr, b)
 	}()
 	for range maxPatience {
 		select {
@@ -249,6 +240,20 @@ func (p *Printer) write(b []byte) {
 		}
 	}
 	p.stuck = written
+}
+
+// writeAll writes text to a descriptor. It drops the rest of the text after an error.
+func writeAll(fd int, b []byte) {
+	for len(b) > 0 {
+		n, err := eintr.Get(func() (int, error) { return unix.Write(fd, b) })
+		if err == unix.EPERM || err == unix.ENOSYS { // a seccomp profile may refuse write(2) and allow writev(2)
+			n, err = eintr.Get(func() (int, error) { return unix.Writev(fd, [][]byte{b}) })
+		}
+		if err != nil {
+			return
+		}
+		b = b[n:]
+	}
 }
 
 // hasRoom reports whether a descriptor takes text without waiting for its reader. If it does, a line

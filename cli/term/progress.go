@@ -14,11 +14,11 @@ import (
 
 // These durations say when a waiting run reports its progress.
 const (
-	firstLine    = time.Second
-	firstLive    = 300 * time.Millisecond
-	livePeriod   = time.Second
-	longestPause = time.Hour   // the longest time between two lines; it doubles after each line
-	statusPeriod = time.Minute // between two messages to the service manager
+	firstLine    = time.Second            // from the beginning to the first line
+	longestPause = time.Hour              // the longest time between two lines; the time doubles after each line
+	firstLive    = 300 * time.Millisecond // from the beginning to the first line that is rewritten in place
+	livePeriod   = time.Second            // between two rewrites of that line
+	statusPeriod = time.Minute            // between two messages to the service manager
 )
 
 // Pace says when and how the progress of waiting is reported.
@@ -42,11 +42,13 @@ func (p *Printer) PaceOf() Pace {
 	return Pace{Live: isLive, Lines: isRead && !isLive, Notify: os.Getenv("NOTIFY_SOCKET") != ""}
 }
 
-// isLive reports whether golock can rewrite a line. It can if it leads the job of a terminal. In
-// make -j the line would mix with what other processes write.
+// isLive reports whether golock rewrites a line of progress in place. It does on a terminal if it leads
+// its job: in make -j the line would mix with what other processes write.
 func (p *Printer) isLive() bool {
-	term := os.Getenv("TERM")
-	return !p.JSON && ScreenOf(unix.Stderr).Columns > 0 && term != "" && term != "dumb" && unix.Getpgrp() == os.Getpid()
+	kind := os.Getenv("TERM")
+	canRewrite := kind != "" && kind != "dumb" && ScreenOf(unix.Stderr).Columns > 0
+	leadsJob := unix.Getpgrp() == os.Getpid()
+	return !p.JSON && canRewrite && leadsJob
 }
 
 // Waits returns the function that a waiting run calls. The function reports the progress, and
@@ -115,9 +117,9 @@ func (p *Printer) Report(w *runner.Waiting, isDue bool) {
 	notifyManager(text)
 }
 
-// startTime is by how much each message extends the time to start. It is longer than the time
-// between two messages, so that the command has time too.
-const startTime = 2 * statusPeriod
+// startExtension is the time by which each message extends the time to start. It is longer than the time
+// between two messages, so that the command gets time to start too.
+const startExtension = 2 * statusPeriod
 
 // notifyManager tells the service manager why the start takes long (sd_notify(3)). An empty status
 // says that golock does not wait any more. systemctl status shows STATUS=, and EXTEND_TIMEOUT_USEC=
@@ -132,7 +134,7 @@ func notifyManager(status string) {
 		return
 	}
 	defer unix.Close(fd)
-	message := fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", status, startTime.Microseconds())
+	message := fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", status, startExtension.Microseconds())
 	_ = unix.Sendto(fd, []byte(message), unix.MSG_NOSIGNAL, &unix.SockaddrUnix{Name: address})
 }
 
@@ -170,7 +172,7 @@ func waitingLine(w *runner.Waiting, now time.Time, commandWidth int) string {
 		}
 		facts = append(facts, fact)
 	}
-	if w.Until.Sub(now) >= time.Second { // then the line that follows says that it has given up
+	if w.Until.Sub(now) >= time.Second { // in the last second it is about to say that it has given up
 		facts = append(facts, "gives up in "+spanText(w.Until.Sub(now)))
 	}
 	for _, problem := range []string{w.Pause, w.Problem} {

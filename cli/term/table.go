@@ -14,7 +14,7 @@ import (
 	"golock/locks"
 )
 
-// Row is an entry in the output for users and their programs. Programs rely on the names.
+// Row is an entry in JSON output. Programs rely on the names of its members.
 type Row struct {
 	Name     string      `json:"name"`
 	Note     string      `json:"note"`
@@ -126,8 +126,8 @@ func timestamp(t time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
-// sinceOf is rounded, so that two commands that ask about the same holder show the same. On a store with leases
-// each one computes it from an age.
+// sinceOf returns when an entry began to wait or to hold. On a store with leases each command computes that
+// from an age. It is rounded, so that two commands show the same time for the same entry.
 func sinceOf(e locks.Entry) time.Time {
 	if e.TTL > 0 {
 		return e.Since.Round(time.Second)
@@ -139,15 +139,17 @@ func sinceOf(e locks.Entry) time.Time {
 const NameLimit = 40
 
 const (
-	gap          = 2  // between two columns
-	commandLeast = 16 // a narrower column of commands is not worth showing
+	gap = 2 // the blanks between two columns
+
+	// A column is not made narrower than this to fit into a width.
+	commandLeast = 16
 	nameLeast    = 12
 	noteLeast    = 16
 )
 
 // Table returns the lines of a table, or none if there are no entries. To fit into a width it first
-// shortens names and notes, then leaves columns out. The note gets the rest of the width before the command. A column without
-// content is left out, unless it is the column of commands.
+// shortens names and notes, then leaves columns out. A width of 0 has no limit. A column without content is
+// left out, unless it is the column of commands.
 func Table(entries []locks.Entry, width int) []string {
 	if len(entries) == 0 {
 		return nil
@@ -158,8 +160,9 @@ func Table(entries []locks.Entry, width int) []string {
 	widths := make([]int, len(heads)) // a width of 0 leaves the column out
 	table := [][]string{heads}
 	known := users{}
+	isBrief := width > 0
 	for _, e := range entries {
-		cells := cellsOf(e, known.of(e), width > 0)
+		cells := cellsOf(e, known.of(e), isBrief)
 		table = append(table, cells)
 		for i, cell := range cells {
 			if cell != "" || i == len(heads)-1 {
@@ -188,24 +191,29 @@ func Table(entries []locks.Entry, width int) []string {
 	return lines
 }
 
-func cellsOf(e locks.Entry, user string, brief bool) []string {
-	position, slots, since, age, limit := "", "-", "?", "?", orUnknown(e.Claim.Max)
+// cellsOf returns the cells of an entry, in the order of the columns. isBrief asks for a short SINCE.
+func cellsOf(e locks.Entry, user string, isBrief bool) []string {
+	position, slots := "", "-"
 	if e.State == locks.Waiting {
 		position = strconv.Itoa(e.Position)
 	} else if len(e.Slots) > 0 {
 		slots = slotText(e.Slots)
 	}
+	limit := orUnknown(e.Claim.Max)
 	if e.Claim.Max == 0 {
 		limit = "shared"
 	}
+	age := "?"
 	if e.HasAge {
 		age = spanText(e.Age)
 	}
-	if !e.Since.IsZero() {
+	since := "?"
+	switch {
+	case e.Since.IsZero():
+	case isBrief:
+		since = locks.ClockTime(sinceOf(e))
+	default:
 		since = sinceOf(e).Local().Format(time.DateTime)
-		if brief {
-			since = locks.ClockTime(sinceOf(e))
-		}
 	}
 	who := cmp.Or(user, "?")
 	if e.TTL > 0 && e.Host != "" { // the store serves several hosts
@@ -234,7 +242,7 @@ func commandText(command []string) string {
 	return locks.Printable(strings.Join(words, " "), 1000)
 }
 
-// orUnknown writes a number that a plain lock may not know.
+// orUnknown writes a number, or "?" if it is not known: a plain lock does not know every number.
 func orUnknown(n int) string {
 	if n <= 0 {
 		return "?"
@@ -242,6 +250,7 @@ func orUnknown(n int) string {
 	return strconv.Itoa(n)
 }
 
+// unlessUsual writes a number, or nothing if it is the usual one.
 func unlessUsual(n, usual int) string {
 	if n == usual {
 		return ""
@@ -263,7 +272,7 @@ func stateOf(e locks.Entry) string {
 	return string(e.State)
 }
 
-// endOf returns the time until an entry ends by itself: its lease expires, or its hold, whichever is later.
+// endOf writes the time until an entry ends by itself: when its lease and its hold are both over.
 func endOf(e locks.Entry) string {
 	switch {
 	case e.Ended: // the column STATE shows the end
@@ -279,11 +288,12 @@ func slotText(slots []int) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(slots), "[]"), " ", ",")
 }
 
-// fitColumns changes the widths of columns so that they fit into a total width.
+// fitColumns changes the widths of columns so that they fit into a total width. It shortens names, then
+// notes, then leaves columns out. What is left of the width is for the note, then for the command.
 func fitColumns(heads []string, widths []int, width int) {
 	name, command := &widths[0], &widths[len(widths)-1]
 	note := &widths[slices.Index(heads, "NOTE")]
-	noteWidth := *note
+	fullNote := *note
 	used := func() int {
 		sum := 0
 		for _, w := range widths[:len(widths)-1] {
@@ -306,7 +316,7 @@ func fitColumns(heads []string, widths []int, width int) {
 		}
 	}
 	if *note > 0 { // the columns that were left out may have made room
-		*note = min(noteWidth, *note+max(width-used()-least, 0))
+		*note = min(fullNote, *note+max(width-used()-least, 0))
 	}
 	*command = min(*command, max(width-used(), 1))
 }

@@ -29,12 +29,12 @@ const (
 	Release Question = "release" // tells the holder to release the slot, if no command runs in it
 )
 
-// A holder answers nil (still held; or, to Release, given back), locks.ErrLost, one of these, or why
-// the store cannot tell now.
-var (
-	ErrNobody  = errors.New("no golock of this user answers for it") // the client gets no answer
-	ErrRefused = errors.New("only the golock that runs the command may release the slot")
-)
+// ErrNobody is what Ask returns if no holder has answered.
+var ErrNobody = errors.New("no golock of this user answers for it")
+
+// ErrRefused is a holder's answer to Release. The other answers are nil (the slot is still held, or was
+// released on request), locks.ErrLost, and an error that says why the store cannot tell now.
+var ErrRefused = errors.New("only the golock that runs the command may release the slot")
 
 // answers are the words for what a holder knows. Any other answer is the text of its error.
 func answers() map[string]error {
@@ -62,32 +62,34 @@ var errStandsForOthers = errors.New("this user namespace shows other users under
 // which would make the lean program, and its memory, a twentieth larger.
 func newSocket(path string, attach func(fd int, at unix.Sockaddr) error) (fd int, err error) {
 	fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err == nil {
-		if err = attach(fd, &unix.SockaddrUnix{Name: path}); err == nil {
-			return fd, nil
-		}
-		unix.Close(fd)
+	if err != nil {
+		return -1, &os.PathError{Op: "socket", Path: path, Err: err}
 	}
-	return -1, &os.PathError{Op: "socket", Path: path, Err: err}
+	err = attach(fd, &unix.SockaddrUnix{Name: path})
+	if err != nil {
+		unix.Close(fd)
+		return -1, &os.PathError{Op: "socket", Path: path, Err: err}
+	}
+	return fd, nil
 }
 
 // Listener answers for one ID.
 type Listener struct {
-	socket *os.File
-	path   string // the path of the socket; "" if the socket is abstract
-	answer func(context.Context, Question) error
-	failed func(error)
-	ctx    context.Context
-	cancel context.CancelFunc
-	open   sync.RWMutex // read-locked during each answer; Close locks it and keeps it
+	socket    *os.File
+	path      string // the path of the socket; "" if the socket is abstract
+	answer    func(context.Context, Question) error
+	onPanic   func(error)
+	ctx       context.Context
+	cancel    context.CancelFunc
+	answering sync.RWMutex // read-locked during each answer; Close locks it for ever, so no answer begins later
 }
 
 // Listen begins to answer for id, on a socket in dir. It uses an abstract socket if dir is "" or
 // the socket cannot be made there. It calls answer in goroutines of its own, several at a time,
-// with a context that ends with the listener. failed gets a panic of such a goroutine
+// with a context that ends with the listener. onPanic gets a panic of such a goroutine
 // (locks.PanicError), which ends only that answer. The caller closes the listener.
-func Listen(dir, id string, answer func(context.Context, Question) error, failed func(error)) (*Listener, error) {
-	l := &Listener{answer: answer, failed: failed}
+func Listen(dir, id string, answer func(context.Context, Question) error, onPanic func(error)) (*Listener, error) {
+	l := &Listener{answer: answer, onPanic: onPanic}
 	fd := -1
 	var noFile error
 	if dir != "" {
@@ -96,13 +98,14 @@ func Listen(dir, id string, answer func(context.Context, Question) error, failed
 	}
 	if fd < 0 {
 		l.path = ""
-		var err error
-		if fd, err = newAbstract(id, bindAndListen); err != nil {
-			if noFile != nil {
-				err = fmt.Errorf("%w; %w", noFile, err)
-			}
+		abstract, err := newAbstract(id, bindAndListen)
+		if err != nil && noFile != nil {
+			err = fmt.Errorf("%w; %w", noFile, err)
+		}
+		if err != nil {
 			return nil, err
 		}
+		fd = abstract
 	}
 	l.socket = os.NewFile(uintptr(fd), id)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -110,12 +113,12 @@ func Listen(dir, id string, answer func(context.Context, Question) error, failed
 	return l, nil
 }
 
-// guarded runs a function of a goroutine, and reports a panic.
+// guarded does the work of a goroutine, and reports a panic in it.
 func (l *Listener) guarded(do func()) {
 	var fault error
 	defer func() {
 		if fault != nil {
-			l.failed(fault)
+			l.onPanic(fault)
 		}
 	}()
 	defer locks.Recover(&fault)
@@ -144,27 +147,28 @@ func (l *Listener) Close() {
 		_ = os.Remove(l.path)
 	}
 	l.socket.Close()
-	l.open.Lock()
+	l.answering.Lock()
 }
 
 // ioLimit limits a single read or write. A client asks as soon as it has connected.
 const ioLimit = time.Second
 
+// serve accepts clients until the listener is closed.
 func (l *Listener) serve() {
 	socket, err := l.socket.SyscallConn()
 	for err == nil { // an error says that the listener was closed
-		var fd int
-		var failed error
+		var client int
+		var acceptErr error
 		err = socket.Read(func(socket uintptr) bool {
-			fd, _, failed = unix.Accept4(int(socket), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
-			return failed != unix.EAGAIN
+			client, _, acceptErr = unix.Accept4(int(socket), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+			return acceptErr != unix.EAGAIN
 		})
 		switch {
 		case err != nil:
-		case failed != nil: // perhaps no descriptors are left
+		case acceptErr != nil: // perhaps no descriptors are left
 			time.Sleep(10 * time.Millisecond)
 		default:
-			go l.guarded(func() { l.handle(fd) })
+			go l.guarded(func() { l.handle(client) })
 		}
 	}
 }
@@ -179,15 +183,19 @@ func (l *Listener) handle(client int) {
 	_ = c.SetDeadline(time.Now().Add(ioLimit))
 	var question [maxText]byte
 	n, err := c.Read(question[:])
-	if err != nil || n == 0 || !l.open.TryRLock() {
+	if err != nil || n == 0 {
 		return
 	}
-	defer l.open.RUnlock()
+	isClosed := !l.answering.TryRLock()
+	if isClosed {
+		return
+	}
+	defer l.answering.RUnlock()
 	err = l.answer(l.ctx, Question(question[:n]))
 	if err == ErrNobody {
 		return
 	}
-	if fault, ok := errors.AsType[*locks.PanicError](err); ok { // of a goroutine of the store
+	if fault, ok := errors.AsType[*locks.PanicError](err); ok { // a goroutine of the store panicked
 		panic(fault)
 	}
 	text := fmt.Sprint(err)
@@ -200,8 +208,8 @@ func (l *Listener) handle(client int) {
 	_, _ = c.Write([]byte(text[:min(len(text), maxText)]))
 }
 
-// Ask asks the holder of an ID and returns its answer. If dir is "", it asks only on the abstract
-// socket.
+// Ask asks the holder of an ID and returns its answer (see ErrRefused), or ErrNobody. If dir is "", it
+// asks only on the abstract socket.
 func Ask(ctx context.Context, dir, id string, q Question) error {
 	fd, err := connect(dir, id)
 	if err != nil {

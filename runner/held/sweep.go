@@ -19,21 +19,27 @@ func Sweep(dir string, olderThan time.Duration) (removed int, err error) {
 	paths, err := filepath.Glob(socketPath(dir, digits+"-"+digits))
 	for _, path := range paths {
 		info, err := os.Lstat(path)
-		if err != nil || info.Mode()&os.ModeSocket == 0 || time.Since(info.ModTime()) < max(olderThan, minAge) || !abandoned(path) {
+		if err != nil || info.Mode()&os.ModeSocket == 0 {
 			continue
 		}
-		if err := os.Remove(path); err == nil {
+		isNew := time.Since(info.ModTime()) < max(olderThan, minAge)
+		if isNew || !isAbandoned(path) {
+			continue
+		}
+		err = os.Remove(path)
+		switch {
+		case err == nil:
 			removed++
-		} else if !os.IsNotExist(err) {
+		case !os.IsNotExist(err):
 			return removed, err
 		}
 	}
 	return removed, err
 }
 
-// abandoned reports whether nobody listens any more. A holder keeps its socket open for as long as
+// isAbandoned reports whether nobody listens any more. A holder keeps its socket open for as long as
 // it lives, so a refused connection is final.
-func abandoned(path string) bool {
+func isAbandoned(path string) bool {
 	fd, err := newSocket(path, unix.Connect)
 	if err == nil {
 		unix.Close(fd)

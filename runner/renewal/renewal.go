@@ -34,7 +34,7 @@ type Renewer struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	answers chan answer // gets the answer of the renewal in flight; nil if there is none
-	hinted  atomic.Bool // set to renew at once
+	urgent  atomic.Bool // set to make the next Step renew, although the renewal is not due yet
 
 	next    locks.Instant // when the next renewal is due
 	failure error         // why the last renewal failed; nil if it succeeded
@@ -43,7 +43,7 @@ type Renewer struct {
 	Window time.Duration // the time between StopAt and the end of the lease
 	Term   locks.Term    // the last term that the store has promised
 	Lost   error         // why the slot is lost, or will be soon; nil if it is held
-	Final  bool          // the slot cannot be held again
+	Final  bool          // Lost cannot change any more; before that, a late renewal can bring the slot back
 }
 
 // answer is the result of a renewal.
@@ -60,19 +60,19 @@ const stopLimit = 60 * time.Millisecond
 // may take one locks.Term.RenewalLimit to fail after the outage.
 func retryPause(ttl time.Duration) time.Duration { return min(ttl/40, 100*time.Millisecond) }
 
-// renewInterval is a third of the TTL. The promise at retryPause leaves half a NearRenewalLimit for
-// that pause, the drift of clocks (locks.Term.End), KILL if there is no stop window, and the renewal itself.
-// Where these take more, as with a long TTL or a store that is far away, the interval is shorter by the
-// difference. A tenth of the TTL is the shortest interval: the promise does not hold then.
+// renewInterval is a third of the TTL. The promise at retryPause leaves half a NearRenewalLimit for other
+// needs: that pause, the drift of clocks (locks.Term.End), KILL if the stop window has no room for it, the
+// longer attempts of a store that is far away, and the renewal itself. If these need more, the interval is
+// shorter by the difference. A tenth of the TTL is the shortest interval: the promise does not hold then.
 func renewInterval(t locks.Term, killAfter time.Duration) time.Duration {
 	const nearRenewal = 10 * time.Millisecond
 	ttl := t.TTL
 	drift := ttl - locks.Term{TTL: ttl}.End().Sub(0)
 	kill := stopWindow(ttl, killAfter) - min(killAfter, ttl/6)
-	longer := t.RenewalLimit() - locks.NearRenewalLimit(ttl)
+	longerAttempt := t.RenewalLimit() - locks.NearRenewalLimit(ttl)
 	renewal := max(nearRenewal, t.Distance.Renewal())
-	needed := retryPause(ttl) + drift + kill + longer + renewal - locks.NearRenewalLimit(ttl)/2
-	return max(ttl/locks.PerTTL-max(needed, 0), ttl/10)
+	missing := retryPause(ttl) + drift + kill + longerAttempt + renewal - locks.NearRenewalLimit(ttl)/2
+	return max(ttl/locks.PerTTL-max(missing, 0), ttl/10)
 }
 
 // killTime is the time between KILL and the end of the lease. On a busy machine a process needs
@@ -85,7 +85,7 @@ func stopWindow(ttl, killAfter time.Duration) time.Duration {
 }
 
 // New keeps a lease until Stop is called. The command gets killAfter between the stop signal and
-// KILL, as far as the TTL allows.
+// KILL, as far as the TTL allows. log gets warnings and news, as Run.Log of the runner does.
 func New(lease locks.Lease, clock locks.Clock, killAfter time.Duration, wake func(), log func(bool, string, ...any)) *Renewer {
 	term := lease.Term()
 	r := &Renewer{
@@ -131,18 +131,24 @@ func (r *Renewer) watchEvents() {
 // RenewSoon makes the Renewer renew the lease at once, or after the renewal in flight. Any
 // goroutine may call it, also on nil.
 func (r *Renewer) RenewSoon() {
-	if r != nil && !r.hinted.Swap(true) {
+	if r == nil {
+		return
+	}
+	wasUrgent := r.urgent.Swap(true)
+	if !wasUrgent {
 		r.wake()
 	}
 }
 
-// StopAt returns when the command gets the stop signal, KillAt when it gets KILL.
+// StopAt returns when the command gets the stop signal.
 func (r *Renewer) StopAt() locks.Instant { return r.Term.End().Add(-r.Window) }
+
+// KillAt returns when the command gets KILL.
 func (r *Renewer) KillAt() locks.Instant { return r.Term.End().Add(-killTime(r.Term.TTL)) }
 
-// Without returns the time since the last successful renewal was sent, or since the grant. It is
+// SinceRenewal returns the time since the last successful renewal was sent, or since the grant. It is
 // for messages.
-func (r *Renewer) Without() time.Duration {
+func (r *Renewer) SinceRenewal() time.Duration {
 	return r.clock().Sub(r.Term.Asked).Round(100 * time.Millisecond)
 }
 
@@ -163,16 +169,16 @@ func (r *Renewer) Step() {
 	select {
 	case a := <-r.answers:
 		r.answers = nil
-		r.answered(a)
+		r.handleAnswer(a)
 	default:
 	}
 	now := r.clock()
 	if r.Lost == nil && now >= r.StopAt() {
-		r.Lost = fmt.Errorf("the slot could not be kept: no renewal for %v: %w", r.Without(), r.cause())
+		r.Lost = fmt.Errorf("the slot could not be kept: no renewal for %v: %w", r.SinceRenewal(), r.cause())
 	}
-	if !r.Final && r.answers == nil && (r.hinted.Load() || now >= r.next) {
+	if !r.Final && r.answers == nil && (r.urgent.Load() || now >= r.next) {
 		r.answers = make(chan answer, 1)
-		r.hinted.Store(false)
+		r.urgent.Store(false)
 		go r.ask(r.Term.RenewalLimit(), r.answers)
 	}
 }
@@ -190,7 +196,8 @@ func (r *Renewer) WakeAt() locks.Instant {
 	return at
 }
 
-func (r *Renewer) answered(a answer) {
+// handleAnswer takes the result of a renewal.
+func (r *Renewer) handleAnswer(a answer) {
 	var panicked *locks.PanicError
 	switch {
 	case a.err == nil:
@@ -206,7 +213,8 @@ func (r *Renewer) answered(a answer) {
 	case errors.As(a.err, new(*locks.EvictedError)):
 		r.Lost, r.Final = a.err, true
 	case errors.Is(a.err, locks.ErrLost):
-		r.Lost, r.Final = fmt.Errorf("%w: it is gone from the store, last renewed %v ago", a.err, r.Without()), true
+		r.Lost = fmt.Errorf("%w: it is gone from the store, last renewed %v ago", a.err, r.SinceRenewal())
+		r.Final = true
 	case errors.As(a.err, &panicked):
 		panic(panicked)
 	default:
@@ -214,7 +222,8 @@ func (r *Renewer) answered(a answer) {
 			left := r.Term.End().Sub(r.clock())
 			r.log(true, "the slot cannot be renewed at the moment", "error", a.err, "left", left)
 		}
-		if a.term.End() > r.Term.End() { // of several leases some were renewed, among them the first to end
+		// Of several leases some may have been renewed, among them the one that ends first.
+		if a.term.End() > r.Term.End() {
 			r.Term = a.term
 		}
 		r.warnOfDistance()

@@ -17,16 +17,16 @@ import (
 // holders are the runs of a lock that had a slot, in the order in which they got it.
 type holders struct {
 	runs    []*run
-	lastEnd []float64 // when the last one of the runs up to each one ended
+	lastEnd []float64 // lastEnd[i] is the latest end of runs[0] to runs[i]
 }
 
 const (
-	leastOverlap = 0.1 // in seconds: the clocks of two hosts differ
-	namedHolders = 3   // how many holders of a wait are named
-	foundHolders = 50  // how many are looked for
+	leastOverlap = 0.1 // in seconds; a shorter overlap may be a difference between the clocks of two hosts
+	namedHolders = 3   // the number of holders that the text about a wait names
+	foundHolders = 50  // the number of holders that the text counts
 )
 
-// nameHolders says of each run that waited who held the slot meanwhile.
+// nameHolders finds out who held the slot while a run waited, and notes it in each such run.
 func (p *Page) nameHolders() {
 	type lock struct{ name, store string }
 	byLock := map[lock]*holders{}
@@ -56,7 +56,7 @@ func (p *Page) nameHolders() {
 	}
 }
 
-// during returns the runs that had a slot while another one waited.
+// during returns the runs that had a slot while r waited.
 func (h *holders) during(r *run) (found []*run) {
 	before := sort.Search(len(h.runs), func(i int) bool { return h.runs[i].granted >= r.granted })
 	for i := before - 1; i >= 0 && h.lastEnd[i] > r.begin && len(found) < foundHolders; i-- {
@@ -69,8 +69,8 @@ func (h *holders) during(r *run) (found []*run) {
 	return found
 }
 
-// heldFrom is when a run had its slot, as far as it concerns a waiter. A run with several names has the slots of the
-// first ones before it has all.
+// heldFrom returns from when a run kept a waiter from its slot. A run with several names has the slots of
+// the first names before it is granted the last one, so a waiter's report can name it as a holder before r.granted.
 func (r *run) heldFrom(waiter *run) float64 {
 	if r.id != "" && r.id == waiter.behindID {
 		return min(r.granted, waiter.begin)
@@ -78,9 +78,9 @@ func (r *run) heldFrom(waiter *run) float64 {
 	return r.granted
 }
 
-// explain writes behind whom a run waited. If that is not known of the whole wait, it says who was the first.
+// explain notes in a run behind which holders it waited, and whether they cover the whole wait.
 func (p *Page) explain(r *run, found []*run) {
-	gap := max(2, r.waited()/20) // what a store takes from one holder to the next one, and by how much clocks differ
+	gap := max(2, r.waited()/20) // allows for the time between two holders, and for clocks that differ
 	covered := r.begin
 	isFirstFound, isWhole := false, true
 	for _, o := range found {
@@ -149,7 +149,7 @@ func (r *run) behindCell() string {
 	return r.behind
 }
 
-// remarks are the sentences that answer what people ask first.
+// remarks returns the sentences at the top of the page, which answer what people ask first.
 func (p *Page) remarks(rows []*report.Row) (all []string) {
 	var skipped *report.Row
 	for _, row := range rows {
@@ -188,7 +188,8 @@ func (p *Page) remarks(rows []*report.Row) (all []string) {
 	return all
 }
 
-// whySkipped says behind whom most of the skipped runs of a lock were, if that is known.
+// whySkipped says who held the slot when most of the skipped runs of a lock were turned away, if that is
+// known.
 func (p *Page) whySkipped(row *report.Row) string {
 	name, store := printable(row.Name, nameLimit), printable(row.Store, storeLimit)
 	counts := map[string]int{}

@@ -17,7 +17,7 @@ type lane struct {
 	Height   int
 	IsFirst  bool // of its lock
 	Bars     []*bar
-	Overfull int // runs that share the last row, because too many are there at a time
+	Overfull int // the number of runs that are drawn over others in the last row, because the lane has no more rows
 
 	name, store string
 	rows        []*row
@@ -25,9 +25,9 @@ type lane struct {
 
 // row is a line of a lane. No run covers another one in it, unless the lane is overfull.
 type row struct {
-	end  float64 // where the last run ends, as a share of the width
-	last *bar    // the last run, if its label has found no place yet
-	run  *run
+	end       float64 // where the last run ends, in percent of the width
+	run       *run    // the last run
+	unlabeled *bar    // the bar of the last run, if it still needs a label; otherwise nil
 }
 
 // bar is a run in a window: it waits, runs, and a mark says how it ended. Y is in pixels, all other
@@ -54,24 +54,24 @@ const (
 	rowHeight = 16
 	barTop    = 3
 	rowLimit  = 24  // rows of a lane
-	leastRow  = 1.4 // the room of a mark, as a share of the width
-	// A character of a label takes as much of the width of a screen that is 1400 pixels wide.
-	characterShare = 0.58
-	leastLabel     = 12
-	labelLimit     = 60
+	markWidth = 1.4 // the room that a mark takes, in percent of the width
+	// characterWidth is the width of a character of a label, in percent of a screen that is 1400 pixels wide.
+	characterWidth = 0.58
+	leastLabel     = 12 // characters: a shorter label says too little
+	labelLimit     = 60 // characters
 )
 
 // fill draws the runs of a window.
 func (p *Page) fill(w *window, hasStores bool) {
 	p.axis(w)
 	layout := "15:04:05"
-	if w.to-w.from > daily {
+	if w.to-w.from > day {
 		layout = "2 Jan 15:04:05"
 	}
-	type place struct{ name, store, host string }
-	lanes := map[place]*lane{}
+	type laneKey struct{ name, store, host string }
+	lanes := map[laneKey]*lane{}
 	for _, r := range w.runs { // in the order of their beginnings
-		key := place{r.name, r.store, r.host}
+		key := laneKey{r.name, r.store, r.host}
 		l := lanes[key]
 		if l == nil {
 			l = &lane{Host: r.host, name: r.name, store: r.store}
@@ -80,9 +80,10 @@ func (p *Page) fill(w *window, hasStores bool) {
 		}
 		l.add(w, r, p.about(r, layout))
 	}
+	const rightEdge = 100.0
 	for _, l := range w.Lanes {
 		for i, row := range l.rows {
-			row.label(100, i)
+			row.labelLast(rightEdge, i)
 		}
 	}
 	slices.SortStableFunc(w.Lanes, func(a, b *lane) int {
@@ -101,11 +102,12 @@ func (p *Page) fill(w *window, hasStores bool) {
 	w.runs = nil
 }
 
-// add draws a run in the first row in which it covers no other one, beyond the limit in the last row.
+// add draws a run in the first row in which it covers no other run. If there is none, it draws the run in
+// a new row, or in the last row if the lane has rowLimit rows.
 func (l *lane) add(w *window, r *run, about string) {
-	from, to := w.share(r.begin), max(w.share(r.end), w.share(r.begin)+leastRow)
+	from, to := w.share(r.begin), max(w.share(r.end), w.share(r.begin)+markWidth)
 	if r.kind != report.OK {
-		to = max(to, w.share(r.end)+leastRow/2)
+		to = max(to, w.share(r.end)+markWidth/2)
 	}
 	n := slices.IndexFunc(l.rows, func(row *row) bool { return row.end <= from })
 	switch {
@@ -119,10 +121,17 @@ func (l *lane) add(w *window, r *run, about string) {
 	b := newBar(w, r, n, about)
 	l.Bars = append(l.Bars, b)
 	row := l.rows[n]
-	row.label(from, n)
-	row.end, row.last, row.run = max(row.end, to), nil, r
-	if r.behind != "" && (b.Wait == nil || !b.labelWithin(w, r, n)) {
-		row.last = b
+	row.labelLast(from, n)
+	row.end, row.run = max(row.end, to), r
+	if r.behind == "" {
+		return
+	}
+	isLabeled := false
+	if b.Wait != nil { // the label fits best into the part of the bar that shows the waiting
+		isLabeled = b.label(r, w.share(max(r.begin, w.from)), w.share(r.granted), n)
+	}
+	if !isLabeled {
+		row.unlabeled = b
 	}
 }
 
@@ -152,22 +161,19 @@ func newPart(w *window, from, to float64, top int) *part {
 	return &part{X: w.x(from), Width: percent(w.share(to) - w.share(from)), Y: top}
 }
 
-// labelWithin writes into the bar of a waiter whom it waited for, if there is room.
-func (b *bar) labelWithin(w *window, r *run, n int) bool {
-	return b.label(r, w.share(max(r.begin, w.from)), w.share(r.granted), n)
-}
-
-// label writes behind the last run of a row whom it waited for, if there is room up to the next run.
-func (o *row) label(next float64, n int) {
-	if o.last != nil {
-		o.last.label(o.run, o.end+0.3, next, n)
-		o.last = nil
+// labelLast writes the missing label of the last run behind its bar, if there is room before the next run.
+// n is the number of the row.
+func (o *row) labelLast(next float64, n int) {
+	if o.unlabeled != nil {
+		o.unlabeled.label(o.run, o.end+0.3, next, n)
+		o.unlabeled = nil
 	}
 }
 
-// label writes whom a run waited for between two places of a row, if there is room.
+// label writes whom the run waited for into row n, from one position to another. It reports whether there
+// is room.
 func (b *bar) label(r *run, from, to float64, n int) bool {
-	room := int((to - from) / characterShare)
+	room := int((to - from) / characterWidth)
 	if room < leastLabel {
 		return false
 	}
@@ -192,12 +198,12 @@ func marks() []mark {
 
 func markID(kind report.Kind) string { return strings.ReplaceAll(string(kind), " ", "-") }
 
-// listed is a run in a list.
-type listed struct{ Begin, Name, Host, Waited, Behind, Result, Mark, Note, Command string }
+// listedRun is a run in a list.
+type listedRun struct{ Begin, Name, Host, Waited, Behind, Result, Mark, Note, Command string }
 
-func (p *Page) list(r *run) listed {
-	l := listed{
-		Begin: p.stamp(r.begin), Name: r.name, Host: r.host, Waited: report.Span(r.granted - r.begin), Behind: r.behindCell(),
+func (p *Page) newListedRun(r *run) listedRun {
+	l := listedRun{
+		Begin: p.stamp(r.begin), Name: r.name, Host: r.host, Waited: report.Span(r.waited()), Behind: r.behindCell(),
 		Result: r.result, Note: r.note, Command: r.command,
 	}
 	if r.kind != report.OK {
@@ -209,22 +215,22 @@ func (p *Page) list(r *run) listed {
 	return l
 }
 
-// longestWaits lists the runs that waited longest, a second at least.
-func (p *Page) longestWaits() (all []listed) {
+// longestWaits lists the runs that waited longest, and at least a second.
+func (p *Page) longestWaits() (all []listedRun) {
 	byWait := slices.Clone(p.runs)
-	slices.SortStableFunc(byWait, func(a, b *run) int { return cmp.Compare(b.granted-b.begin, a.granted-a.begin) })
+	slices.SortStableFunc(byWait, func(a, b *run) int { return cmp.Compare(b.waited(), a.waited()) })
 	for _, r := range byWait[:min(len(byWait), waitsShown)] {
-		if r.granted-r.begin < 1 {
+		if r.waited() < 1 {
 			break
 		}
-		all = append(all, p.list(r))
+		all = append(all, p.newListedRun(r))
 	}
 	return all
 }
 
 // troubles lists the last runs that did not end well, in the order of the time lines, and counts those that are not
 // listed.
-func (p *Page) troubles() (all []listed, more int) {
+func (p *Page) troubles() (all []listedRun, more int) {
 	for _, r := range slices.Backward(p.runs) {
 		if r.kind == report.OK {
 			continue
@@ -233,7 +239,7 @@ func (p *Page) troubles() (all []listed, more int) {
 			more++
 			continue
 		}
-		all = append(all, p.list(r))
+		all = append(all, p.newListedRun(r))
 	}
 	slices.Reverse(all)
 	return all, more

@@ -10,23 +10,23 @@ import (
 	"golock/locks"
 )
 
-// How many characters of a text the page shows.
+// These constants limit how many characters of a text the page shows.
 const (
 	nameLimit    = 60
 	storeLimit   = 60
 	hostLimit    = 40
 	commandLimit = 60
 	noteLimit    = 200
-	heldByLimit  = 40 // of the command of a holder
-	behindLimit  = 80 // of whom a run waited for,
-	briefLimit   = 28 // and of a command or a note where a pointer rests on a run
+	heldByLimit  = 40 // the command of a holder that a run waited for
+	behindLimit  = 80 // in the tooltip of a run: the holders that it waited for
+	briefLimit   = 28 // in the tooltip of a run: its command or note
 )
 
 // run is a line of a report, as far as the page shows it. Times are in seconds since 1970.
 type run struct {
 	name, store, host   string
 	id                  string
-	begin, granted, end float64 // asked for the slot, got it or gave up, ended
+	begin, granted, end float64 // when the run asked for the slot, when it got the slot or gave up, when it ended
 	started             bool
 	withoutSlot         bool
 	kind                report.Kind
@@ -34,9 +34,9 @@ type run struct {
 	user                string
 	pid                 int
 	command, note       string
-	behind              string // who held the slot while the run waited, or when it was turned away; "" if nobody is known
-	behindID            string
-	isBehindFirst       bool // others may have held it after behind
+	behind              string // who held the slot while the run waited, or when it was turned away; "" if that is not known
+	behindID            string // shortID of the first holder that the report names
+	isBehindFirst       bool   // behind does not cover the whole wait: later, others may have held the slot
 	hadSlot             bool
 }
 
@@ -45,22 +45,22 @@ func (r *run) waited() float64 { return r.granted - r.begin }
 
 func (p *Page) newRun(l *report.Line) *run {
 	r := &run{
-		name: p.text(l.Name, nameLimit), store: p.text(l.Store, storeLimit), host: p.text(l.Host, hostLimit), id: shortID(l.ID),
-		begin: l.Begin(), started: l.Started(), withoutSlot: l.WithoutSlot(), kind: l.Kind(), result: p.text(l.Result(), nameLimit),
-		user: p.text(l.User, hostLimit), pid: l.PID, command: p.text(strings.Join(firsts(l.Command), " "), commandLimit),
-		note: p.text(l.Note, noteLimit),
+		name: p.shorten(l.Name, nameLimit), store: p.shorten(l.Store, storeLimit), host: p.shorten(l.Host, hostLimit), id: shortID(l.ID),
+		begin: l.Begin(), started: l.Started(), withoutSlot: l.WithoutSlot(), kind: l.Kind(), result: p.shorten(l.Result(), nameLimit),
+		user: p.shorten(l.User, hostLimit), pid: l.PID, command: p.shorten(strings.Join(firstWords(l.Command), " "), commandLimit),
+		note: p.shorten(l.Note, noteLimit),
 	}
 	r.hadSlot = !r.withoutSlot && (r.started || len(l.Slots) > 0)
-	r.granted = r.begin + seconds(l.Waited)
-	r.end = r.granted + seconds(l.Ran)
+	r.granted = r.begin + clamped(l.Waited)
+	r.end = r.granted + clamped(l.Ran)
 	if len(l.WaitedFor) > 0 {
-		r.behind, r.behindID = p.text(behindWhom(l.WaitedFor), noteLimit), shortID(l.WaitedFor[0].ID)
+		r.behind, r.behindID = p.shorten(behindWhom(l.WaitedFor), noteLimit), shortID(l.WaitedFor[0].ID)
 	}
 	return r
 }
 
-// firsts are the first words of a command, which may have two MiB.
-func firsts(command []string) []string {
+// firstWords returns the beginning of a command, which may have two MiB.
+func firstWords(command []string) []string {
 	words := command[:min(len(command), commandLimit)]
 	short := make([]string, len(words))
 	for i, word := range words {
@@ -77,14 +77,14 @@ func shortID(id string) string {
 	return ""
 }
 
-// seconds makes sure that a time can be drawn, whatever a report says.
-func seconds(s float64) float64 {
+// clamped returns a time that can be drawn, whatever a report says: from 0 to 100 years, in seconds.
+func clamped(seconds float64) float64 {
 	const century = 100 * 365 * 24 * 60 * 60
-	return min(max(s, 0), century)
+	return min(max(seconds, 0), century)
 }
 
-// text shortens a text and replaces its control characters. Equal texts share memory.
-func (p *Page) text(text string, limit int) string {
+// shorten shortens a text and replaces its control characters. Equal texts share memory.
+func (p *Page) shorten(text string, limit int) string {
 	short := printable(text[:min(len(text), 4*limit+8)], limit)
 	if shared, known := p.texts[short]; known {
 		return shared
@@ -114,7 +114,7 @@ func behindWhom(holders []report.Holder) string {
 	case h.Unkept:
 		text = printable(cmp.Or(h.User, "a slot"), hostLimit)
 	case len(h.Command) > 0:
-		text = printable(strings.Join(firsts(h.Command), " "), heldByLimit)
+		text = printable(strings.Join(firstWords(h.Command), " "), heldByLimit)
 	}
 	if h.Host != "" {
 		text += " on " + printable(h.Host, hostLimit)
@@ -143,13 +143,13 @@ func (p *Page) format(seconds float64, layout string) string {
 	return timeOf(seconds).In(p.now.Location()).Format(layout)
 }
 
-// about says everything about a run in one line, for who rests the pointer on it. On a page of very
-// many runs it leaves out what the lists have.
+// about returns the tooltip of a run. On a page with more than detailLimit runs it has no note and no
+// command.
 func (p *Page) about(r *run, layout string) string {
 	var b strings.Builder
 	b.WriteString(p.format(r.begin, layout))
-	if waited := r.granted - r.begin; waited >= 1 || r.behind != "" {
-		b.WriteString(" waited " + report.Span(waited))
+	if r.waited() >= 1 || r.behind != "" {
+		b.WriteString(" waited " + report.Span(r.waited()))
 	}
 	if r.behind != "" {
 		b.WriteString(" " + locks.Printable(r.behindText(), behindLimit))

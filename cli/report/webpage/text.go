@@ -6,11 +6,11 @@ import (
 	"golock/cli/term"
 )
 
-// Lists returns the lists of the page as lines for a terminal: the longest waits, and what was skipped, failed or
-// lost. A line is cut to the width; 0 is any.
+// Lists returns the lists of the page as lines for a terminal: the longest waits, and the runs that were
+// skipped, failed or lost. A line is cut to the width; a width of 0 has no limit.
 func (p *Page) Lists(width int) (lines []string) {
 	p.arrange()
-	add := func(title string, all []listed) {
+	add := func(title string, all []listedRun) {
 		if len(all) > 0 {
 			lines = append(lines, "", title)
 			lines = append(lines, listLines(all, width)...)
@@ -22,8 +22,8 @@ func (p *Page) Lists(width int) (lines []string) {
 	return lines
 }
 
-// listLines writes runs below each other. What is longest stands last.
-func listLines(all []listed, width int) (lines []string) {
+// listLines returns a table of runs. The column with the longest texts is the last one.
+func listLines(all []listedRun, width int) (lines []string) {
 	table := [][]string{{"SINCE", "HOST", "WAITED", "RESULT", "BEHIND"}}
 	for _, l := range all {
 		table = append(table, []string{l.Begin, l.Host, l.Waited, l.Result, l.Behind})

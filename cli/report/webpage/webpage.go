@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// drawnLimit is how many runs a page draws, the last ones of the report. The table has all.
+	// drawnLimit is the number of runs that a page draws: the last ones of the report. The table counts all runs.
 	drawnLimit = 20_000
-	// wholeLimit is up to how many runs the page also shows the whole time at once.
+	// A page with at most wholeLimit runs also has a window of the whole time.
 	wholeLimit = 1500
-	// detailLimit is up to how many runs the page shows command and note of each.
+	// A page with at most detailLimit runs shows the command and the note of each run.
 	detailLimit = 5000
 	// waitsShown and troublesShown are the lengths of the lists.
 	waitsShown, troublesShown = 15, 50
@@ -29,11 +29,11 @@ const (
 type Page struct {
 	now     time.Time // its location is that of all times on the page
 	runs    []*run
-	dropped int // runs that are older than those that are drawn
-	limit   int // how many runs are drawn
-	texts   map[string]string
+	dropped int               // runs that are older than those that are drawn
+	limit   int               // the number of runs that are drawn
+	texts   map[string]string // for shorten, which returns equal texts from here
 
-	isArranged bool // no run comes any more
+	isArranged bool // arrange was called: no run is added after that
 }
 
 // New returns a page without runs. Times are shown in the location of now.
@@ -75,20 +75,20 @@ type content struct {
 	HasUnlocked      bool
 	Remarks          []string
 	Legend           []mark
-	Days             []day
-	Windows          []*window // the one that is shown first stands last
-	Grids            []*window // of the windows whose ticks stand where those of no other do
-	Waits            []listed
-	Troubles         []listed
-	MoreTroubles     int
+	Days             []linkLine
+	Windows          []*window // the last one is shown first
+	Grids            []*window // the windows whose ticks are drawn as a grid (window.Grid)
+	Waits            []listedRun
+	Troubles         []listedRun
+	MoreTroubles     int // runs that Troubles has no room for
 	Rows             []tableRow
 	ShownIfNotChosen string // the ID of the window that is shown first
 }
 
-// tableRow is a row of the table with its last run in words.
+// tableRow is a row of the table.
 type tableRow struct {
 	*report.Row
-	Last string
+	Last string // when the last run ended
 }
 
 // arrange puts the runs that are drawn into the order of their beginnings, and finds out behind whom they waited.
@@ -102,7 +102,7 @@ func (p *Page) arrange() {
 	p.nameHolders()
 }
 
-// Write writes the page. The rows are those of all runs, also of those that the page does not draw.
+// Write writes the page. The rows count all runs, also those that the page does not draw.
 func (p *Page) Write(to io.Writer, rows []*report.Row) error {
 	parsed, err := template.New("page").Parse(pageText)
 	if err != nil {

@@ -17,15 +17,15 @@ type window struct {
 	from, to float64 // in seconds since 1970
 	runs     []*run
 	Ticks    []tick
-	Grid     string // the ID of the window that draws its lines: those of hours are the same
+	Grid     string // the ID of a window with the same ticks, whose grid this window shows: hours share one
 	Lanes    []*lane
 }
 
 // tick is a moment on the axis of time.
 type tick struct{ X, Text string }
 
-// day is a line of links to windows.
-type day struct {
+// linkLine is a line of links to windows: those of a day, or of a year.
+type linkLine struct {
 	Title string
 	Links []link
 }
@@ -33,20 +33,20 @@ type day struct {
 type link struct{ ID, Text string }
 
 const (
-	minute = 60.0
+	minute = 60.0 // in seconds
 	hour   = 60 * minute
-	daily  = 24 * hour
+	day    = 24 * hour
 )
 
-// windows divides the runs into windows of equal length: hours, or longer ones where hours would
-// show the same runs so often, or have so few, that the page became large.
+// windows divides the runs into windows of equal length: hours, or longer ones if a page of hours would be
+// too large. It would be if it showed long runs in many windows, or had many windows with few runs.
 func (p *Page) windows() []*window {
 	budget := float64(bytesOfPage + bytesOfRun*len(p.runs))
 	sizes := make([]float64, len(p.runs))
 	for i, r := range p.runs {
 		sizes[i] = float64(p.size(r))
 	}
-	for _, length := range []float64{hour, 3 * hour, 6 * hour, 12 * hour, daily, 7 * daily, 28 * daily, 364 * daily} {
+	for _, length := range []float64{hour, 3 * hour, 6 * hour, 12 * hour, day, 7 * day, 28 * day, 364 * day} {
 		size := 0.0
 		for i, r := range p.runs {
 			size += sizes[i] * (p.index(r.end, length) - p.index(r.begin, length) + 1)
@@ -64,24 +64,26 @@ func (p *Page) windows() []*window {
 	return []*window{p.whole(first, last)}
 }
 
-// bytesOfPage + bytesOfRun per run limits the size of all windows, unless one window alone is larger.
+// The windows together have at most bytesOfPage bytes and bytesOfRun more for each run, unless a single
+// window of all runs is larger.
 const bytesOfPage, bytesOfRun = 400_000, 230
 
-// The approximate size of a window without lanes, and of a lane without bars, in bytes.
+// sizeOfWindow is the approximate size of a window without lanes, sizeOfLane that of a lane without bars,
+// in bytes.
 const sizeOfWindow, sizeOfLane = 700, 130
 
 // size returns the approximate size of the bar of a run, in bytes.
 func (p *Page) size(r *run) int {
-	const element, rectangle, sign, label = 26, 58, 40, 30
+	const element, rectangle, mark, label = 26, 58, 40, 30
 	size := element + len(p.about(r, "15:04:05"))
 	if r.started {
 		size += rectangle
 	}
-	if r.granted-r.begin >= 1 {
+	if r.waited() >= 1 {
 		size += rectangle
 	}
 	if r.kind != report.OK {
-		size += sign
+		size += mark
 	}
 	if r.behind != "" {
 		size += label
@@ -89,7 +91,8 @@ func (p *Page) size(r *run) int {
 	return size
 }
 
-// index numbers the windows of a length. They begin at full hours, or days, of the page's location.
+// index returns the number of the window of a length that has an instant. Windows begin at full hours, or
+// days, of the page's location.
 func (p *Page) index(seconds, length float64) float64 {
 	return math.Floor((seconds + p.offset()) / length)
 }
@@ -103,32 +106,38 @@ func (p *Page) offset() float64 {
 // divide returns the windows that have runs, and how many lanes they have together.
 func (p *Page) divide(length float64) (windows []*window, lanes int) {
 	byIndex := map[float64]*window{}
-	type place struct {
+	type laneKey struct {
 		index             float64
 		name, store, host string
 	}
-	places := map[place]bool{}
+	keys := map[laneKey]bool{}
 	for _, r := range p.runs {
 		for i := p.index(r.begin, length); i <= p.index(r.end, length); i++ {
 			w := byIndex[i]
 			if w == nil {
-				from := i*length - p.offset()
-				w = &window{ID: fmt.Sprintf("t%.0f", from), from: from, to: from + length}
-				w.Title = p.format(w.from, "Monday, 2 January 2006, 15:04") + " to " + p.format(w.to, "15:04")
-				if length >= daily {
-					w.Title = p.format(w.from, "Monday, 2 January 2006") + " to " + p.format(w.to, "Monday, 2 January 2006, 15:04")
-				}
+				w = p.newWindow(i*length-p.offset(), length)
 				byIndex[i] = w
 			}
 			w.runs = append(w.runs, r)
-			places[place{i, r.name, r.store, r.host}] = true
+			keys[laneKey{i, r.name, r.store, r.host}] = true
 		}
 	}
 	windows = slices.SortedFunc(maps.Values(byIndex), func(a, b *window) int { return cmp.Compare(a.from, b.from) })
-	return windows, len(places)
+	return windows, len(keys)
 }
 
-// whole is the window of all runs.
+// newWindow returns a window without runs.
+func (p *Page) newWindow(from, length float64) *window {
+	w := &window{ID: fmt.Sprintf("t%.0f", from), from: from, to: from + length}
+	if length >= day {
+		w.Title = p.format(w.from, "Monday, 2 January 2006") + " to " + p.format(w.to, "Monday, 2 January 2006, 15:04")
+	} else {
+		w.Title = p.format(w.from, "Monday, 2 January 2006, 15:04") + " to " + p.format(w.to, "15:04")
+	}
+	return w
+}
+
+// whole returns the window of all runs, from the first tick before them to the first tick after them.
 func (p *Page) whole(first, last float64) *window {
 	step := stepOf(max(last-first, 1))
 	w := &window{ID: "all", Title: "The whole time", runs: p.runs}
@@ -139,16 +148,20 @@ func (p *Page) whole(first, last float64) *window {
 
 // stepOf returns the time between two ticks of a window.
 func stepOf(span float64) float64 {
-	const atMost, ofSeconds = 10, 6 // with seconds the texts are wider
+	const mostTicks, mostTicksOfSeconds = 10, 6 // a text with seconds is wider
 	for _, step := range []float64{
 		0.1, 0.5, 1, 2, 5, 10, 15, 30, minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute,
-		hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour, daily, 2 * daily, 7 * daily, 14 * daily, 28 * daily, 84 * daily, 364 * daily,
+		hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour, day, 2 * day, 7 * day, 14 * day, 28 * day, 84 * day, 364 * day,
 	} {
-		if span/step <= ofSeconds || step >= minute && span/step <= atMost {
+		most := mostTicks
+		if step < minute {
+			most = mostTicksOfSeconds
+		}
+		if span/step <= float64(most) {
 			return step
 		}
 	}
-	return span / atMost
+	return span / mostTicks
 }
 
 // axis puts ticks on the axis of time. The first and the last moment have none: their texts would
@@ -157,7 +170,7 @@ func (p *Page) axis(w *window) {
 	step := stepOf(w.to - w.from)
 	layout := "15:04"
 	switch {
-	case step >= daily:
+	case step >= day:
 		layout = "2 Jan"
 	case step < minute:
 		layout = "15:04:05"
@@ -167,24 +180,26 @@ func (p *Page) axis(w *window) {
 	}
 }
 
-// shareGrids returns the windows whose lines have to be drawn.
+// shareGrids gives windows with ticks at the same positions one grid. It returns the windows whose grids are
+// drawn.
 func shareGrids(windows []*window) (drawn []*window) {
-	ids := map[string]string{}
+	ids := map[string]string{} // the IDs of the windows whose grids are drawn, by the positions of the ticks
 	for _, w := range windows {
-		places := ""
+		positions := ""
 		for _, t := range w.Ticks {
-			places += t.X + " "
+			positions += t.X + " "
 		}
-		if ids[places] == "" {
-			ids[places] = w.ID
+		if ids[positions] == "" {
+			ids[positions] = w.ID
 			drawn = append(drawn, w)
 		}
-		w.Grid = ids[places]
+		w.Grid = ids[positions]
 	}
 	return drawn
 }
 
-// share returns where in the window a moment is, from 0 to 100.
+// share returns the position of an instant in the window, in percent of the width. An instant outside of
+// the window has the position of the nearer edge.
 func (w *window) share(seconds float64) float64 {
 	return 100 * min(max((seconds-w.from)/(w.to-w.from), 0), 1)
 }
@@ -203,21 +218,22 @@ func percent(share float64) string {
 	return text
 }
 
-// links leads to the windows, with a line for each day.
-func (p *Page) links(windows []*window) (days []day) {
+// links returns links to the windows, with a line for each day. Windows of a day or more have a line for
+// each year.
+func (p *Page) links(windows []*window) (lines []linkLine) {
 	if len(windows) < 2 {
 		return nil
 	}
 	for _, w := range windows {
 		title, text := p.format(w.from, "Mon 2 Jan 2006"), p.format(w.from, "15:04")
-		if w.to-w.from >= daily {
+		if w.to-w.from >= day {
 			title, text = p.format(w.from, "2006"), p.format(w.from, "2 Jan")
 		}
-		if len(days) == 0 || days[len(days)-1].Title != title {
-			days = append(days, day{Title: title})
+		if len(lines) == 0 || lines[len(lines)-1].Title != title {
+			lines = append(lines, linkLine{Title: title})
 		}
-		d := &days[len(days)-1]
-		d.Links = append(d.Links, link{w.ID, text})
+		last := &lines[len(lines)-1]
+		last.Links = append(last.Links, link{w.ID, text})
 	}
-	return days
+	return lines
 }
