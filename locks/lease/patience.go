@@ -12,7 +12,7 @@ import (
 // store that has not been reached is given up after Request.Reach. A store that has taken a connection
 // has NewcomerAttempt for its first answer. A store that refuses for a reason that passes has
 // Request.Refusals, from the first refusal on. A store that has answered otherwise can be reached, so it
-// is asked for Request.JoinLimit. A nil patience has no limit.
+// is asked for Request.JoinLimit.
 type patience struct {
 	attempts context.Context // of each attempt; it may last longer than the time in which attempts begin
 	end      func()
@@ -20,10 +20,13 @@ type patience struct {
 
 	mu           sync.Mutex    // guards what follows
 	timer        *time.Timer   // fires after the next part of the time; nil while there is no limit
-	left         time.Duration // the rest of the time without an answer, or with refusals
+	left         time.Duration // the rest of the time for an answer, or for one that is no refusal
 	hasConnected bool
 	hasRefused   bool
 }
+
+// noLimit is the patience of a request that only its context limits.
+var noLimit *patience
 
 // reachPart is the longest time that is counted in one part. Among hundreds of processes that were
 // started at the same moment this one may not get to run for seconds, although the store has answered

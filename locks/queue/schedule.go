@@ -128,7 +128,7 @@ func (a Abilities) AfterStep(v *View, w Waiter) Nap {
 	limit := AskEvery(w.TTL)
 	for _, event := range a.nextEvents(v, w) {
 		if event > 0 {
-			limit = min(limit, min(limit, event)+time.Millisecond) // the inner min keeps the sum from overflowing
+			limit = soonerThan(limit, event, time.Millisecond)
 		}
 	}
 	if !w.IsWoken {
@@ -147,11 +147,15 @@ func (a Abilities) AfterLook(overdue time.Duration, w Waiter) Nap {
 		limit = a.pause(w)
 	}
 	// The time grows with the place: if the first waiters have died, the others do not come all at once.
-	// The inner min keeps the sum from overflowing.
-	limit = min(limit, min(limit, overdue)+time.Duration(w.Place)*time.Millisecond)
+	limit = soonerThan(limit, overdue, time.Duration(w.Place)*time.Millisecond)
 	n := a.nap(w, limit)
 	n.Overdue = w.TTL
 	return n
+}
+
+// soonerThan returns limit, or the time until margin after an event if that is shorter.
+func soonerThan(limit, event, margin time.Duration) time.Duration {
+	return min(limit, min(limit, event)+margin) // the inner min keeps the sum from overflowing
 }
 
 // nextEvents returns the times until something can change for a waiter without a wake-up. The caller
