@@ -26,7 +26,8 @@ local function join()
   local mine = ask.record
   mine.join = ask.subscribed and now or 0
   local old, stored = record(id)
-  local gone, evictor = redis.call('ZSCORE', G, id), evictorOf(id)
+  local gone = redis.call('ZSCORE', G, id) -- the entry has a tombstone
+  local evictor = evictorOf(id)
   if gone and evictor then return {verdict = 'evicted', by = evictor} end
   if stored then mine.ticket, mine.since = old.ticket, old.since end
   local isNew = mine.ticket == '0'
@@ -47,7 +48,7 @@ local function join()
     dequeueAll(id)
     flaws[id] = nil
   end
-  if isNew then mine.ticket, mine.since = after(ticket), digits(micros) end
+  if isNew then mine.ticket, mine.since = nextNumber(ticket), digits(micros) end
   local at = place(mine, id)
   local before = redis.call('ZLEXCOUNT', Q, '-', '(' .. at)
   local use = inUse()
@@ -69,7 +70,7 @@ local function join()
   local full, replaced = false, {}
   if isNew and not inside and not ask.nowait and (ask.queue or mine.replace ~= '') and not fitsNow() then
     local ahead = mine.replace ~= '' and rivals(at) or {}
-    if ask.queue and redis.call('ZCARD', Q) - #ahead >= ask.queue then
+    if ask.queue and redis.call('ZCARD', Q) - #ahead >= ask.queue then -- those ahead would be replaced
       full = true
     elseif not gone and mine.replace ~= '' then
       before = before - #ahead
@@ -91,7 +92,7 @@ local function join()
     if quarantined == 0 and not gone then removeEntry(mine, id) end
     wake()
     return {verdict = inside and 'nested' or 'busy', inside = inside, full = full, quarantine = quarantined,
-      waiters = redis.call('ZCARD', Q), entries = listed(holding())}
+      waiters = redis.call('ZCARD', Q), entries = listed(listHolders())}
   end
   if gone then return {verdict = 'gone'} end
   answer.verdict, answer.place, answer.quarantine = 'waiting', before + 1, quarantined
@@ -167,7 +168,7 @@ local function evictEntry()
   return {verdict = exists and 'marked' or 'lost'}
 end
 
--- Makes a mode of a step of an entry that exists.
+-- Returns the function of a mode that makes a step of an entry that exists.
 local function existing(step)
   return function()
     bypassMemoryLimit()
@@ -181,7 +182,7 @@ end
 
 -- Lists the entries. It changes nothing.
 local function list()
-  local entries = holding()
+  local entries = listHolders()
   for _, waiter in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
     local moment = redis.call('ZSCORE', D, waiter) or now + 1
     local isLive = tonumber(moment) > now
@@ -193,10 +194,10 @@ local function list()
   return {verdict = 'list', name = name, entries = listed(entries), flaws = listFlaws()}
 end
 
--- Removes flaws that no owner will mend. No process owns an entry without a valid ID. A lease or hold
--- that never ends gets the latest end that its record allows. A state that cannot be counted up begins
--- anew if nobody holds. The time of any other entry is left as it is: its owner may be alive, and write
--- its record again.
+-- Removes flaws that no owner will mend. An entry without a valid ID is removed, because no process owns
+-- it. A lease or hold that never ends gets the latest end that its record allows. A ticket or fence that
+-- cannot be counted up begins anew if nobody holds. The time of any other entry stays: its owner may be
+-- alive, and write its record again.
 local function sweepFlaws()
   local removed = 0
   local far = noteFar()
@@ -225,8 +226,8 @@ local function sweepFlaws()
   return removed
 end
 
--- Sweep is for unused names: every other step drops expired entries itself. It removes a name without a
--- state from the index.
+-- Removes expired entries and flaws. Sweep is for unused names: every other step drops expired entries
+-- itself. It removes a name without a state from the index.
 local function sweep()
   local removed = dropExpired(now - ask.age) + sweepFlaws() + replaced
   if INDEX and not format then removed = removed + redis.call('ZREM', INDEX, name) end
