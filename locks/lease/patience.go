@@ -20,7 +20,7 @@ type patience struct {
 
 	mu           sync.Mutex    // guards what follows
 	timer        *time.Timer   // fires after the next part of the time; nil while there is no limit
-	left         time.Duration // the rest of the time for an answer, or for one that is no refusal
+	left         time.Duration // after this time without an answer, or with refusals only, the request ends
 	hasConnected bool
 	hasRefused   bool
 }

@@ -236,11 +236,12 @@ func (a Abilities) nap(w Waiter, limit time.Duration) Nap {
 // peek returns the pauses of a waiter that has a number of turns before its own.
 func (s Spacing) peek(turns int) Peek {
 	n := time.Duration(turns)
-	p := Peek{Least: s.Least + n*s.LeastPerTurn}
-	if p.Most = p.Least; s.Most > 0 {
-		p.Most = min(max(s.Most, n*s.MostPerTurn), slowestPeek)
+	least := s.Least + n*s.LeastPerTurn
+	most := least
+	if s.Most > 0 {
+		most = min(max(s.Most, n*s.MostPerTurn), slowestPeek)
 	}
-	return p
+	return Peek{Least: least, Most: most}
 }
 
 // Pace is how a waiter has advanced in the queue.

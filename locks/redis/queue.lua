@@ -225,10 +225,12 @@ local function record(id)
     flaw = 'an ID is 32 hexadecimal digits'
   end
   flaws[id] = flaw
-  local rest = {weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0, isUnknown = true}
-  if r and isWhole(r.ttl, 1, MAXTTL) then rest.ttl = r.ttl end
-  if r and isWhole(r.hold, 0, MAXHOLD) and isNumber(r.since) then rest.hold, rest.since = r.hold, r.since end
-  return rest, false
+  local exclusive = {weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0, isUnknown = true}
+  if r and isWhole(r.ttl, 1, MAXTTL) then exclusive.ttl = r.ttl end
+  if r and isWhole(r.hold, 0, MAXHOLD) and isNumber(r.since) then
+    exclusive.hold, exclusive.since = r.hold, r.since
+  end
+  return exclusive, false
 end
 
 -- Returns a moment at which the lease of an entry is over in any case, unless somebody prolongs it. The

@@ -22,6 +22,23 @@ local function queueUp(mine, at, before)
   return math.max(recheck, 1)
 end
 
+-- Whether a flaw stops newcomers. Those that hold or wait go on.
+local function hasFlaw()
+  noteFar()
+  local first = redis.call('ZRANGE', Q, 0, 0)[1]
+  if first then record(first:sub(33)) end -- notes its flaw
+  return next(flaws) ~= nil
+end
+
+-- Returns the innermost of the enclosing runs that hold a slot, or nil. The caller would wait for itself behind it.
+local function enclosingHolder()
+  local inside
+  for _, run in ipairs(ask.within or {}) do
+    if redis.call('ZSCORE', H, run) and alive(record(run), run) then inside = run end
+  end
+  return inside
+end
+
 local function join()
   local mine = ask.record
   mine.join = ask.subscribed and now or 0
@@ -51,22 +68,13 @@ local function join()
   if isNew then mine.ticket, mine.since = nextNumber(ticket), digits(micros) end
   local at = place(mine, id)
   local before = redis.call('ZLEXCOUNT', Q, '-', '(' .. at)
-  local use = inUse()
-  if isNew then -- a flaw does not stop those that wait already
-    noteFar()
-    local first = redis.call('ZRANGE', Q, 0, 0)[1]
-    if first then record(first:sub(33)) end
-    if next(flaws) then
-      if not gone then removeEntry(mine, id) end
-      return {verdict = 'invalid', name = name, flaws = listFlaws()}
-    end
+  local use = inUse() -- this also notes the flaws of holders
+  if isNew and hasFlaw() then
+    if not gone then removeEntry(mine, id) end
+    return {verdict = 'invalid', name = name, flaws = listFlaws()}
   end
   local function fitsNow() return not gone and before == 0 and quiet <= now and fits(mine, use) end
-  -- A run inside a holder of the same name would wait for itself.
-  local inside
-  for _, run in ipairs(ask.within or {}) do
-    if redis.call('ZSCORE', H, run) and alive(record(run), run) then inside = run end
-  end
+  local inside = enclosingHolder()
   local full, replaced = false, {}
   if isNew and not inside and not ask.nowait and (ask.queue or mine.replace ~= '') and not fitsNow() then
     local ahead = mine.replace ~= '' and rivals(at) or {}
@@ -85,9 +93,11 @@ local function join()
     answer.verdict = 'granted'
     return answer
   end
+  -- The rest of the quarantine, if nothing else is in the way of the caller.
   local quarantined = quiet > now and fits(mine, use) and msUntil(quiet) or 0
   if inside or ask.nowait or full then
-    if gone or (full and ask.queue > 0) then quarantined = 0 end
+    local isBehindWaiters = full and ask.queue > 0
+    if gone or isBehindWaiters then quarantined = 0 end
     -- In a quarantine the caller asks again. A caller with a tombstone may still have a hold.
     if quarantined == 0 and not gone then removeEntry(mine, id) end
     wake()
@@ -103,7 +113,8 @@ end
 
 -- Prolongs a lease, or restores a holder that the store has forgotten.
 local function renew()
-  local gone, holds = redis.call('ZSCORE', G, id), redis.call('ZSCORE', H, id)
+  local gone = redis.call('ZSCORE', G, id) -- the entry has a tombstone
+  local holds = redis.call('ZSCORE', H, id)
   local mine, stored = record(id)
   local known = holds and stored
   if flaws[id] and not gone and not ask.record then
@@ -127,8 +138,8 @@ local function renew()
     redis.call('HSET', E, id, cjson.encode(mine))
   end
   if ask.mode == 'hold' then
-    local held = math.max(now - math.floor(tonumber(mine.since) / 1000), 0) -- a record's hold counts from the grant
-    mine.hold = math.min(held + ask.hold, MAXHOLD)
+    local sinceGrant = math.max(now - math.floor(tonumber(mine.since) / 1000), 0)
+    mine.hold = math.min(sinceGrant + ask.hold, MAXHOLD) -- a record's hold counts from the grant
     redis.call('HSET', E, id, cjson.encode(mine))
   end
   lease(mine, id)
