@@ -73,8 +73,8 @@ type Request struct {
 	// Join asks until ctx ends.
 	JoinLimit time.Duration
 
-	// LeastAnswer is the least time that the question of a Join has for its answer: one that is under way
-	// when Reach or JoinLimit is over is awaited until then.
+	// LeastAnswer is the time for which Join waits in any case for the answer to a question that is under
+	// way: also if Reach or JoinLimit is over.
 	LeastAnswer time.Duration
 
 	// Connected and Answered, if not nil, are called by an entry of a store with leases: when its

@@ -14,8 +14,8 @@ import (
 // Request.Refusals, from the first refusal on. A store that has answered otherwise can be reached, so it
 // is asked for Request.JoinLimit.
 type patience struct {
-	attempts context.Context // of each attempt; it may last longer than the time in which attempts begin
-	end      func()
+	attempts context.Context // the context of each attempt: one may end later than the last one may begin
+	end      func()          // ends the time in which attempts may begin
 	refusals time.Duration // 0 if refusals have no limit
 
 	mu           sync.Mutex    // guards what follows
@@ -33,7 +33,7 @@ var noLimit *patience
 // long ago. However long it did not run, that counts as one part.
 const reachPart = 100 * time.Millisecond
 
-// newPatience returns the patience of a request. bounded ends when no further attempt is made.
+// newPatience returns the patience of a request. bounded ends when no further attempt may begin.
 func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded context.Context, stop func()) {
 	attempts, endAttempts := context.WithCancel(ctx)
 	limited, endLimit := attempts, func() {}
@@ -72,7 +72,7 @@ func pauseInParts(ctx context.Context, d time.Duration) {
 	}
 }
 
-// contextOfAttempt returns the context of an attempt of a request with ctx.
+// contextOfAttempt returns the context of an attempt. ctx is that of the request.
 func (p *patience) contextOfAttempt(ctx context.Context) context.Context {
 	if p == nil {
 		return ctx

@@ -88,8 +88,8 @@ func examineConnections(x *sql.Examination, set map[string]string) {
 		When: ofUser > 0 && ofUser < x.Waiters()+2, Level: locks.Note,
 		What: fmt.Sprintf("one user may have %d connections, and up to %d waiters of each name keep one",
 			ofUser, x.Waiters()),
-		Why:  "a queue can use them up; then renewals of the same user fail",
-		Fix:  "a larger max_user_connections, or a smaller ?waiters= in the URL",
+		Why: "a queue can use them up; then renewals of the same user fail",
+		Fix: "a larger max_user_connections, or a smaller ?waiters= in the URL",
 	})
 }
 
