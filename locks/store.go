@@ -156,8 +156,9 @@ type Leases interface {
 	// known before the first renewal.
 	Attach(ref Ref) Lease
 
-	// Warnings returns a line for each problem that the store has found while it was used: with
-	// waiting, what makes waiters hear late of their turn; without, what weakens its promises.
+	// Warnings returns a line for each problem that the store has found while it was used. If waiting is
+	// true, these are the problems that make waiters hear late of their turn, otherwise those that weaken
+	// the store's promises.
 	Warnings(waiting bool) []string
 }
 

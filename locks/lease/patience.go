@@ -16,7 +16,7 @@ import (
 type patience struct {
 	attempts context.Context // the context of each attempt: one may end later than the last one may begin
 	end      func()          // ends the time in which attempts may begin
-	refusals time.Duration // 0 if refusals have no limit
+	refusals time.Duration   // 0 if refusals have no limit
 
 	mu           sync.Mutex    // guards what follows
 	timer        *time.Timer   // fires after the next part of the time; nil while there is no limit

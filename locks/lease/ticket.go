@@ -88,7 +88,7 @@ func (t *Ticket) handleJoin(a Answer, sent locks.Instant) error {
 		t.request.Quarantined(t.quarantine)
 	}
 	if t.postponed && t.quarantine.End.After(t.end) {
-		giveUp(&t.request, t.store, t.entry)
+		t.giveUp()
 		return t.quarantineOutage()
 	}
 	return nil
@@ -105,25 +105,17 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	var outage error // the error of the last Ask
 	nap := t.nap
 	var pauses backoff
-	onNext := func() { t.request.TellPlace(min(t.place, 2)) }
 	for t.lease == nil {
-		var a Answer
-		var sent locks.Instant
-		var err error
-		if t.postponed { // nobody wakes a request that is not in the queue
-			Pause(ctx, nap.For)
-		} else {
-			a, sent, err = t.entry.Sleep(ctx, nap, onNext)
-		}
+		a, sent, err := t.sleep(ctx, nap)
 		switch {
 		case err != nil:
-			giveUp(&t.request, t.store, t.entry)
+			t.giveUp()
 			return nil, err
 		case a.Verdict == queue.Granted:
 			t.lease = newLease(t, a, sent)
 			return t.leaseIfNear(ctx)
 		case ctx.Err() != nil:
-			giveUp(&t.request, t.store, t.entry)
+			t.giveUp()
 			return nil, t.waitError(ctx, outage)
 		}
 		a, sent, err = t.entry.Ask(ctx, queue.Join)
@@ -135,10 +127,10 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 			outage, nap, pauses = nil, t.nap, backoff{}
 		case ctx.Err() != nil: // the next round of the loop returns
 		case !IsTemporary(err):
-			giveUp(&t.request, t.store, t.entry)
+			t.giveUp()
 			return nil, Located(t.store, err)
 		case t.postponed && time.Now().After(t.end):
-			giveUp(&t.request, t.store, t.entry)
+			t.giveUp()
 			return nil, t.waitError(ctx, err)
 		default:
 			if t.place <= queue.OutagePlaces {
@@ -150,6 +142,16 @@ func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		}
 	}
 	return t.leaseIfNear(ctx)
+}
+
+// sleep returns when the request should be repeated, or when the store has pushed a grant.
+func (t *Ticket) sleep(ctx context.Context, nap queue.Nap) (a Answer, sent locks.Instant, err error) {
+	if t.postponed { // nobody wakes a request that is not in the queue
+		Pause(ctx, nap.For)
+		return a, 0, nil
+	}
+	onNext := func() { t.request.TellPlace(min(t.place, 2)) }
+	return t.entry.Sleep(ctx, nap, onNext)
 }
 
 // leaseIfNear returns the lease. If the store is so far away that the lease would be lost, it gives the lease
@@ -166,7 +168,7 @@ func (t *Ticket) leaseIfNear(ctx context.Context) (locks.Lease, error) {
 	if !term.IsTooFar() {
 		return t.lease, nil
 	}
-	giveUp(&t.request, t.store, t.entry)
+	t.giveUp()
 	d := term.Distance
 	return nil, Located(t.store, &Refusal{
 		Err: fmt.Errorf("a lease of %v would be lost: a round trip takes %v, and a renewal that has to connect first %v",
@@ -192,7 +194,7 @@ func (t *Ticket) waitError(ctx context.Context, outage error) error {
 // refusalError returns the error of an answer that ends a request.
 func (t *Ticket) refusalError(a Answer) error {
 	if a.Verdict == queue.Evicted {
-		giveUp(&t.request, t.store, t.entry) // an answer that was lost may have granted it
+		t.giveUp() // an answer that was lost may have granted it
 		return &locks.EvictedError{By: a.By}
 	}
 	t.entry.Close()
@@ -212,6 +214,8 @@ const (
 	leaveLimit = 2 * time.Second        // after this time the entry is left to its TTL
 	leaveWait  = 100 * time.Millisecond // how long the caller waits; the rest happens in the background
 )
+
+func (t *Ticket) giveUp() { giveUp(&t.request, t.store, t.entry) }
 
 // giveUp makes the entry of a request leave the queue. It waits a moment for the store, because the
 // process may be about to end; the rest happens in the background. Before a stop of this process

@@ -318,8 +318,8 @@ func (d *decision) renew() {
 	}
 }
 
-// mayRestore reports whether a holder that the store has forgotten can have the very slots that it
-// had. In the epoch of its last answer the store has forgotten nothing: then its lease is over.
+// mayRestore reports whether a holder that is missing can get back the slots that it had. If the epoch is still
+// that of its last answer, the store has forgotten nothing: the holder is missing because its lease is over.
 func (d *decision) mayRestore(e *Entry) bool {
 	hasNewEpoch := d.q.Epoch != d.Epoch
 	areTaken := slices.ContainsFunc(d.Holders, func(h Entry) bool {

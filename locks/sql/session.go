@@ -119,7 +119,7 @@ func (c *session) makeStep(ctx context.Context, q *question) (*step, error) {
 	mayBeDone := false    // an attempt that failed may have been committed
 	standbysTried := 0    // hosts that refused to write
 	immediateRetries := 0 // attempts that were made without a pause
-	futileCreations := 0  // in succession: a row or table was missing, and then could not be made because it existed
+	futileCreations := 0  // how often in succession a row or table was missing, and could not be made as it existed
 	for {
 		host := s.host.Load()
 		fresh := c.conn == nil
@@ -251,8 +251,8 @@ func (c *session) turnedAway(ctx context.Context, q *question) (*step, error) {
 	s := c.store
 	statements, shapes := s.viewText(q, queue.ShownPlaces)
 	answers, err := c.ask(ctx, s.dialect.Begin+";"+strings.Join(statements, ";")+";ROLLBACK", shapes...)
-	isTooLong := s.canBeBrief(err)
-	if isTooLong {
+	isBriefNow := s.switchToBrief(err)
+	if isBriefNow {
 		return nil, nil // the step reads less of each row
 	}
 	if err != nil {
@@ -303,8 +303,8 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 		if err == nil {
 			err = v.read(s, q, answers)
 		}
-		isTooLong := s.canBeBrief(err)
-		if isTooLong { // the transaction has ended with its connection
+		isBriefNow := s.switchToBrief(err)
+		if isBriefNow { // the transaction has ended with its connection
 			q.turn = rand.Int64()
 			text = s.lockText(q)
 			continue
@@ -333,9 +333,9 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	}
 }
 
-// canBeBrief reports whether an answer was too long and another attempt may get a shorter one. From now on
-// less of each row is read.
-func (s *Store) canBeBrief(err error) bool {
+// switchToBrief makes the store read less of each row from now on, if err says that an answer was too long. It
+// reports whether that is new, so that another attempt may get an answer.
+func (s *Store) switchToBrief(err error) bool {
 	return errors.Is(err, network.ErrTooLong) && s.isBrief.CompareAndSwap(false, true)
 }
 

@@ -40,7 +40,7 @@ type Store struct {
 	hung     atomic.Int64           // 1 + the value of host when a commit hung there; 0 if none did
 	maxConns atomic.Int64           // the number of connections that the server allows
 	noNotify atomic.Bool            // a pooler or proxy is in between, so waiters cannot be woken
-	isBrief  atomic.Bool            // the rows of others are too long for one answer (selectedBrief)
+	isBrief  atomic.Bool            // less of each row is read (selectedBrief), because an answer was too long
 	noMark   atomic.Pointer[string] // the warning that the mark could not be made; nil if there is none
 }
 
