@@ -23,7 +23,7 @@ func BootTime() Instant {
 	return Instant(ts.Nano())
 }
 
-// Add returns the moment d later, or the last Instant if that is too late for an Instant. Others may have
+// Add returns the moment d later, or the last (or first) Instant if the sum would overflow: others may have
 // written d into a store.
 func (i Instant) Add(d time.Duration) Instant {
 	sum := i + Instant(d)

@@ -161,7 +161,7 @@ func Arrange(entries []Entry) {
 			return strings.Compare(a.Name, b.Name)
 		case a.State == Waiting && b.State == Waiting:
 			return cmp.Or(a.Claim.Compare(b.Claim), bytes.Compare(a.Ref.ID[:], b.Ref.ID[:]))
-		case len(a.Slots) == 0 || len(b.Slots) == 0: // waiters have no slots, and come last
+		case len(a.Slots) == 0 || len(b.Slots) == 0: // waiters, which have no slots, come last
 			return len(b.Slots) - len(a.Slots)
 		}
 		return a.Slots[0] - b.Slots[0]

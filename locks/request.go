@@ -17,7 +17,7 @@ const (
 // may run.
 func (k Keeper) HasCommand() bool { return k == KeptByRun || k == KeptByCommand }
 
-// HasGolock reports whether a golock stays with the slot, which gives it up when it is evicted.
+// HasGolock reports whether a golock process stays with the slot. It gives the slot up when it is evicted.
 func (k Keeper) HasGolock() bool { return k == KeptByHolder || k == KeptByRun }
 
 // Request is what a run asks of a store. Its fields are, in this order: the request itself, who asks,

@@ -261,8 +261,8 @@ func (d *decision) enter() {
 			d.takeBack(r)
 		}
 	}
-	// What the replaced waiters leave may be enough for others, too. The entry gets its place before offer
-	// hands that out.
+	// Without the entries that it replaces there may be room for others, too. It gets its place before offer
+	// lets them in.
 	d.direct = d.isFirst(&e) || !isNewcomer
 	d.out.Verdict, d.out.Entry = Queued, e
 	d.out.Place = d.enqueue(e) + 1

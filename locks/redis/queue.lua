@@ -313,8 +313,8 @@ end
 -- of a script. So steps of existing entries begin with this write, which needs no memory.
 local function bypassMemoryLimit() redis.call('ZREM', H, '-') end
 
--- Prolongs the lifetime of a key if it ends in less than nine tenths of span, or before the last hold, which
--- ends in least ms. So most scripts need not prolong it.
+-- Prolongs the lifetime of a key to span ms after the last hold, which ends in least ms. It does so only if the
+-- lifetime ends before that hold or in less than nine tenths of span, so that most scripts need not prolong it.
 local function prolong(key, span, least)
   local rest = redis.call('PTTL', key)
   if rest ~= -2 and rest < math.max(span * 9 / 10, least) then
@@ -445,9 +445,9 @@ local function checkEpoch()
   end
   noRunID = runID == ''
   if epoch and (noRunID or runID == run) then return end
-  local hadRunID = run and run ~= ''
+  local hasRestarted = run and run ~= ''
   local isYoung = uptime and uptime * 1000 < ask.quarantine + 1000
-  if ask.quarantine > 0 and (hadRunID or not epoch and isYoung) then quiet = now + ask.quarantine end
+  if ask.quarantine > 0 and (hasRestarted or not epoch and isYoung) then quiet = now + ask.quarantine end
   epoch = id .. '-' .. digits(micros)
   redis.call('HSET', S, 'format', FORMAT, 'name', name, 'epoch', epoch, 'run', runID, 'quiet', quiet)
   prolong(S, ask.quarantine + 60000, 0) -- S may be the only key that this step writes, so it gets its expiry here

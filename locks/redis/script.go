@@ -172,7 +172,7 @@ func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, 
 	err = decode(text, &r)
 	switch {
 	case err != nil:
-		// This is an outage, not a refusal: another program may be answering in the place of the server, and end.
+		// This is an outage, not a refusal: what answers at the moment may not be the server.
 		return r, fmt.Errorf("%s: an answer that golock does not understand: %.200q: %w", keys[0], text, err)
 	case r.Verdict == "format":
 		err = fmt.Errorf("the lock is stored in format %s and this golock knows format %s: use the same version everywhere",
