@@ -59,7 +59,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 }
 
 // attempt makes one attempt at a step. A waiter beyond the first places only prolongs its place and counts who
-// is ahead (prolongPlace). A release first tries to do with one text (handOver). The caller has locked the
+// is ahead (prolongPlace). A release first tries a single text (handOver). The caller has locked the
 // session.
 func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, sent locks.Instant, err error) {
 	e.Step, e.Entry = step, e.row.Entry

@@ -247,7 +247,7 @@ func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration
 }
 
 // Wake implements sql.Conn. It does not check what a connection runs: package sql has compared server and
-// account, and a running server uses no number twice. A waiter whose other statement is hit repeats it.
+// account, and a running server uses no number twice. If the KILL hits another statement, the waiter repeats that.
 func (c *conn) Wake(ctx context.Context, numbers []string) (gone []string, err error) {
 	for _, n := range numbers {
 		_, err := c.Run(ctx, "KILL QUERY "+n)
