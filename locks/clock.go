@@ -23,8 +23,8 @@ func BootTime() Instant {
 	return Instant(ts.Nano())
 }
 
-// Add is the moment d later. The last moment stands for all that are later than that: others may have
-// written the times that are added.
+// Add returns the moment d later, or the last (or first) Instant if the sum would overflow: others may have
+// written d into a store.
 func (i Instant) Add(d time.Duration) Instant {
 	sum := i + Instant(d)
 	switch {
@@ -36,7 +36,7 @@ func (i Instant) Add(d time.Duration) Instant {
 	return sum
 }
 
-// Sub is the time from j to i, or the longest one, as time.Time.Sub.
+// Sub returns the time from j to i, or the longest Duration if that is too long, like time.Time.Sub.
 func (i Instant) Sub(j Instant) time.Duration {
 	d := i - j
 	switch {

@@ -24,7 +24,8 @@ func (t Term) RenewalLimit() time.Duration {
 	return max(NearRenewalLimit(t.TTL), min(2*t.Distance.Renewal(), t.TTL/PerTTL))
 }
 
-// IsTooFar reports whether a lease would most likely be lost, even if nothing goes wrong.
+// IsTooFar reports whether a lease would most likely be lost, even if nothing goes wrong. A renewal begins when
+// a third of the TTL is over, so the other two thirds must be enough for it.
 func (t Term) IsTooFar() bool { return 2*t.TTL < 3*t.Distance.Renewal() }
 
 // leastRenewals is how many renewals, each with a new connection, must fit into a TTL. Then two attempts fit

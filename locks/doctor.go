@@ -21,7 +21,7 @@ const (
 // Finding is a fact about a machine or a store. golock doctor --json prints the names of its fields.
 type Finding struct {
 	Level   Level  `json:"level"`
-	Subject string `json:"subject"` // a word or two; findings about the same subject have the same
+	Subject string `json:"subject"` // a word or two, equal for all findings about one subject
 	What    string `json:"what"`
 	Why     string `json:"why,omitempty"`  // why the finding matters
 	Fix     string `json:"fix,omitempty"`  // what the user can do
@@ -59,8 +59,8 @@ type Row struct {
 	Text  string // lines to copy for the fix
 }
 
-// Judge adds the finding of the first row whose state is the case. It adds none if there is no such
-// row.
+// Judge adds the finding of the first row that has When, and returns its level. Without such a row it adds
+// nothing and returns OK.
 func (f *Findings) Judge(subject string, table ...Row) (level Level) {
 	for _, row := range table {
 		if row.When {
@@ -82,9 +82,9 @@ const (
 )
 
 // TryTestLock takes, renews and gives back the slot of a name that it makes up, and then makes the store
-// forget the name; forgotten is the error of that. ttl is the TTL of the user's runs. quarantine is added
-// to the time limit, because a server that has just come back grants nothing before.
-func TryTestLock(ctx context.Context, s Store, ttl, quarantine time.Duration) (f Finding, forgotten error) {
+// forget the name; forgetErr is the error of that. ttl is the TTL of the user's runs. quarantine is added
+// to the time limit, because a server that has just come back grants nothing until it is over.
+func TryTestLock(ctx context.Context, s Store, ttl, quarantine time.Duration) (f Finding, forgetErr error) {
 	ctx, cancel := context.WithTimeout(ctx, testLockLimit+quarantine)
 	defer cancel()
 	ref, err := NewRef("golock doctor")
@@ -93,11 +93,14 @@ func TryTestLock(ctx context.Context, s Store, ttl, quarantine time.Duration) (f
 	}
 	name := "golock-doctor-" + ref.ID.String()
 	ref.Key = KeyOf(name)
-	tried, err := takeTestLock(ctx, s, Request{Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: testLockTTL, Command: []string{"golock", "doctor"}})
-	return tried.finding(err, ttl), s.Abilities().Queue.Forget(context.WithoutCancel(ctx), name)
+	tried, err := takeTestLock(ctx, s, Request{
+		Ref: ref, Name: name, Claim: Claim{Weight: 1, Max: 1}, TTL: testLockTTL, Command: []string{"golock", "doctor"},
+	})
+	forgetErr = s.Abilities().Queue.Forget(context.WithoutCancel(ctx), name)
+	return tried.finding(err, ttl), forgetErr
 }
 
-// testLock has how long the steps of a run took.
+// testLock is how long the steps of a run with the test lock took.
 type testLock struct {
 	join, renew time.Duration // renew is the median of the renewals, or 0 if the store has no leases
 	distance    Distance
@@ -119,10 +122,11 @@ func takeTestLock(ctx context.Context, s Store, q Request) (tried testLock, err 
 		tried.renew, err = timeOfRenewal(ctx, lease)
 		tried.distance = lease.Term().Distance
 	}
-	released, cancel := context.WithTimeout(context.WithoutCancel(ctx), testLockTTL)
+	releaseCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), testLockTTL)
 	defer cancel()
-	if failed := lease.Release(released); err == nil && failed != nil {
-		err = fmt.Errorf("giving the slot back: %w", failed)
+	releaseErr := lease.Release(releaseCtx)
+	if err == nil && releaseErr != nil {
+		err = fmt.Errorf("giving the slot back: %w", releaseErr)
 	}
 	return tried, err
 }
@@ -150,9 +154,9 @@ func (t *testLock) finding(err error, ttl time.Duration) Finding {
 	join, renew := t.join, t.renew
 	term := Term{TTL: ttl, Distance: t.distance}
 	limit := term.RenewalLimit() // after this time a renewal is given up
-	nearer := "a store that is nearer"
-	if renew < time.Second { // at a store that is near, no TTL makes limit longer than a second
-		nearer = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * renew).Round(time.Second))
+	fix := "a store that is nearer"
+	if renew < time.Second { // no TTL makes the limit of a near store (NearRenewalLimit) longer than a second
+		fix = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * renew).Round(time.Second))
 	}
 	var found Findings
 	found.Judge("test lock",
@@ -172,7 +176,7 @@ func (t *testLock) finding(err error, ttl time.Duration) Finding {
 			When: renew > limit, Level: Problem,
 			What: fmt.Sprintf("a renewal takes %v, and is given up after %v", short(renew), limit),
 			Why:  "leases run out under commands that are running",
-			Fix:  nearer,
+			Fix:  fix,
 		},
 		Row{
 			When: renew > limit/4, Level: Note,
@@ -182,7 +186,8 @@ func (t *testLock) finding(err error, ttl time.Duration) Finding {
 		},
 		Row{
 			When: renew > 0, Level: OK,
-			What: fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back", short(join), short(renew), renewals),
+			What: fmt.Sprintf("a slot was taken (%v), its lease renewed (%v, the median of %d) and given back",
+				short(join), short(renew), renewals),
 		},
 		Row{
 			When: true, Level: OK,

@@ -49,18 +49,18 @@ type Entry struct {
 	Unkept   bool          // stores with leases: no process stays with the slot (KeptByNobody)
 }
 
-// HasNoProcess reports whether the slot is held by its lease alone: the process that took it has ended, and
-// nobody else can be seen dead.
+// HasNoProcess reports whether only its lease holds the slot: the process that took it has ended, and no other
+// process stays with it (KeptByNobody).
 func (e Entry) HasNoProcess() bool { return e.Unkept && e.State == Holding && !e.Ended }
 
-// LeaseEnd is when the slot is free unless its lease is renewed, on this host's clock. A hold may last longer
-// than the lease. The entry may have been read some time ago.
+// LeaseEnd returns when the slot becomes free, on this host's clock, unless its lease is renewed. A hold may
+// last longer than the lease.
 func (e Entry) LeaseEnd() time.Time {
-	read := time.Now()
-	if e.HasAge {
-		read = e.Since.Add(e.Age)
+	readAt := time.Now()
+	if e.HasAge { // the entry may have been read some time ago
+		readAt = e.Since.Add(e.Age)
 	}
-	end := read.Add(e.Expires)
+	end := readAt.Add(e.Expires)
 	if e.HeldTill.After(end) {
 		end = e.HeldTill
 	}
@@ -102,7 +102,8 @@ func (e Entry) NoteText() string {
 // keeps the slot, it names who took it, and until when.
 func (e Entry) Who(commandLimit int) string {
 	if e.HasNoProcess() {
-		return Printable(cmp.Or(e.User, "somebody"), 80) + "@" + Printable(e.Host, 80) + " without a process until " + ClockTime(e.LeaseEnd())
+		who := Printable(cmp.Or(e.User, "somebody"), 80) + "@" + Printable(e.Host, 80)
+		return who + " without a process until " + ClockTime(e.LeaseEnd())
 	}
 	who := "a process that cannot be seen" // it is in another container, or of another user
 	if e.PID > 0 {
@@ -130,9 +131,9 @@ func ClockTime(t time.Time) string {
 	return t.Format(time.DateTime)
 }
 
-// In finds the entry that r names in the result of a listing. If the listing failed, it returns that
-// error, unless the listing is complete except for invalid entries: then an entry that is missing is
-// ErrLost, and an invalid one is its own error.
+// In finds the entry that r names in the result of a listing. It returns ErrLost if the listing succeeded
+// without the entry. An error that only names invalid entries counts as a success, unless the entry is one of
+// them. Any other error is returned.
 func (r Ref) In(entries []Entry, err error) (Entry, error) {
 	for _, e := range entries {
 		if e.Ref == r {
@@ -145,10 +146,10 @@ func (r Ref) In(entries []Entry, err error) (Entry, error) {
 			return Entry{}, Invalid([]InvalidEntry{e})
 		}
 	}
-	if len(invalid) > 0 {
-		err = nil
+	if err != nil && len(invalid) == 0 {
+		return Entry{}, err
 	}
-	return Entry{}, cmp.Or(err, ErrLost)
+	return Entry{}, ErrLost
 }
 
 // Arrange sorts entries as they are shown, and numbers the waiters: by name, then holders before
@@ -160,7 +161,7 @@ func Arrange(entries []Entry) {
 			return strings.Compare(a.Name, b.Name)
 		case a.State == Waiting && b.State == Waiting:
 			return cmp.Or(a.Claim.Compare(b.Claim), bytes.Compare(a.Ref.ID[:], b.Ref.ID[:]))
-		case len(a.Slots) == 0 || len(b.Slots) == 0:
+		case len(a.Slots) == 0 || len(b.Slots) == 0: // waiters, which have no slots, come last
 			return len(b.Slots) - len(a.Slots)
 		}
 		return a.Slots[0] - b.Slots[0]

@@ -44,8 +44,8 @@ type QuarantineError struct {
 
 func (e *QuarantineError) Error() string {
 	left := max(time.Until(e.End), 0)
-	return fmt.Sprintf("%s: it gives no slots for another %v, so that holders it may have forgotten can come back (?quarantine= in the URL)",
-		e.Cause, left.Round(100*time.Millisecond))
+	return fmt.Sprintf("%s: it gives no slots for another %v, so that holders it may have forgotten can come back "+
+		"(?quarantine= in the URL)", e.Cause, left.Round(100*time.Millisecond))
 }
 
 // EvictedError says who took a place or a slot back. For a holder it is an ErrLost, but the slot stays
@@ -85,12 +85,13 @@ type BusyError struct {
 	Waiters int     // the number of waiters
 	Full    bool    // there are as many waiters as Request.MaxQueue allows
 	Inside  *Ref    // the enclosing run that has the slot: the request would wait for itself
-	Reason  string  // set if something other than holders and waiters is in the way
+	Reason  string  // what is in the way, if that is neither holders nor waiters; else empty
 }
 
 func (e *BusyError) Error() string {
 	if e.Inside != nil {
-		return fmt.Sprintf("%q is held by the enclosing run %s and has no free slot: waiting here would wait for ever", e.Name, e.Inside)
+		return fmt.Sprintf("%q is held by the enclosing run %s and has no free slot: waiting here would wait for ever",
+			e.Name, e.Inside)
 	}
 	if e.Reason != "" {
 		return fmt.Sprintf("%q is busy: %s", e.Name, e.Reason)
@@ -125,12 +126,13 @@ func HoldersText(holders []Entry) string {
 // any number, and each takes memory.
 const MaxListed = 1 << 16
 
-// ListingCut says that there are more entries than MaxListed.
+// ListingCut returns the error of a listing with more than MaxListed entries. where is the store or the path.
 func ListingCut(where string) error {
 	return fmt.Errorf("%s: has more entries: only %d are listed (name the lock, or golock clean)", where, MaxListed)
 }
 
-// JoinSome joins errors of which there may be one for each file that others have made.
+// JoinSome joins the first ten errors and counts the rest: there may be one for each of the many files that
+// others have made.
 func JoinSome(all []error) error {
 	const most = 10
 	all = slices.DeleteFunc(all, func(err error) bool { return err == nil })

@@ -54,8 +54,8 @@ func readMount(line string) (m Mount) {
 		return m
 	}
 	return Mount{
-		Root: unescape(field[3]), Point: unescape(field[4]), Type: rest[0], Source: rest[1], Options: field[5] + "," + rest[2],
-		Device: field[2], id: field[0], parent: field[1],
+		Root: unescape(field[3]), Point: unescape(field[4]), Type: rest[0], Source: rest[1],
+		Options: field[5] + "," + rest[2], Device: field[2], id: field[0], parent: field[1],
 	}
 }
 

@@ -100,8 +100,8 @@ func NewRef(name string) (Ref, error) {
 	}
 }
 
-// Beside is the reference of an entry of the same run in the queue of another lock. The IDs of such
-// entries differ, because stores use them without the key too, but each of them tells all others.
+// Beside returns the reference that the same run has in the queue of another lock. The IDs of a run
+// differ, because some stores use an ID without its key. Each reference is enough to compute all others.
 func (r Ref) Beside(lock Key) Ref {
 	other := Ref{Key: lock}
 	for i := range other.ID {

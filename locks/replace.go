@@ -13,7 +13,7 @@ import (
 // --replace too: the newest run wins.
 type Replacement string
 
-// The replacements. ReplaceWaiting evicts the waiters ahead that replace anything. ReplaceRunning also
+// The replacements. ReplaceWaiting evicts the waiters ahead that are not ReplaceNone. ReplaceRunning also
 // evicts holders with ReplaceRunning.
 const (
 	ReplaceNone    Replacement = ""
@@ -30,8 +30,8 @@ type Rival struct {
 }
 
 // Replaced returns the indices of the rivals that a newcomer evicts if it has to wait: all waiters ahead
-// of it that replace anything, and with ReplaceRunning also holders with ReplaceRunning, the oldest
-// first, until the newcomer fits beside the others.
+// of it that are not ReplaceNone, and with ReplaceRunning also holders with ReplaceRunning, the oldest
+// first, until the newcomer fits beside the others. c is the newcomer's claim, r its replacement.
 func Replaced(rivals []Rival, c Claim, r Replacement) []int {
 	if r == ReplaceNone {
 		return nil
@@ -66,5 +66,6 @@ func Replaced(rivals []Rival, c Claim, r Replacement) []int {
 // ReplacedBy describes the process of a request to the runs that it replaces (EvictedError.By).
 func ReplacedBy(r Request) string {
 	host, _ := os.Hostname()
-	return fmt.Sprintf("a newer run that replaces it: pid %d on %s (%s)", os.Getpid(), host, Printable(strings.Join(r.Command, " "), 60))
+	command := Printable(strings.Join(r.Command, " "), 60)
+	return fmt.Sprintf("a newer run that replaces it: pid %d on %s (%s)", os.Getpid(), host, command)
 }

@@ -17,7 +17,7 @@ const (
 // may run.
 func (k Keeper) HasCommand() bool { return k == KeptByRun || k == KeptByCommand }
 
-// HasGolock reports whether a golock stays, which obeys an eviction.
+// HasGolock reports whether a golock process stays with the slot. It gives the slot up when it is evicted.
 func (k Keeper) HasGolock() bool { return k == KeptByHolder || k == KeptByRun }
 
 // Request is what a run asks of a store. Its fields are, in this order: the request itself, who asks,
@@ -26,14 +26,14 @@ type Request struct {
 	Ref     Ref
 	Name    string
 	Claim   Claim
-	NoWait  bool          // do not queue: *BusyError instead
+	NoWait  bool          // the request does not queue: without a free slot Join returns a *BusyError
 	Within  []Ref         // the enclosing runs of the same lock, outermost first
 	Replace Replacement   // whom the request evicts to get ahead
 	Hold    time.Duration // keep the slot for this time after the grant, whatever becomes of its holder
 	Keeper  Keeper        // who stays with the slot
 
-	// MaxQueue is the number of waiters behind which the request does not queue: *BusyError instead.
-	// It is nil if there is no limit.
+	// MaxQueue is the number of waiters behind which the request does not queue: Join returns a
+	// *BusyError. It is nil if there is no limit.
 	MaxQueue *int
 
 	// TTL is how long a store with leases keeps the slot, or the place in the queue, without a
@@ -65,15 +65,16 @@ type Request struct {
 
 	// Reach limits how long Join tries a store with leases that cannot be reached. If the store takes
 	// a connection, it has longer for its first answer. If it answers, but refuses for a reason that
-	// passes, Join repeats the request for Refusals after the first refusal. 0 is until ctx ends.
+	// passes, Join repeats the request for Refusals after the first refusal. Without a limit, which is
+	// 0, Join tries until ctx ends.
 	Reach, Refusals time.Duration
 
-	// JoinLimit limits how long Join asks a store with leases, whether it answers or not. 0 is
-	// until ctx ends.
+	// JoinLimit limits how long Join asks a store with leases, whether it answers or not. If it is 0,
+	// Join asks until ctx ends.
 	JoinLimit time.Duration
 
-	// LeastAnswer is the least time that the question of a Join has for its answer: one that is under way
-	// when Reach or JoinLimit is over is awaited until then.
+	// LeastAnswer is the time for which Join waits in any case for the answer to a question that is under
+	// way: also if Reach or JoinLimit is over.
 	LeastAnswer time.Duration
 
 	// Connected and Answered, if not nil, are called by an entry of a store with leases: when its

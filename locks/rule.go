@@ -20,8 +20,8 @@ func (c Claim) Compare(d Claim) int {
 func (c Claim) Before(d Claim) bool { return c.Compare(d) < 0 }
 
 // Admits is the rule of admission: the sum of the weights of the holders and of c must not exceed the
-// smallest max among all holders and c. It is asked for the first waiter only, so no waiter is
-// overtaken. So at most max units are in use while a holder with that max runs.
+// smallest max among all holders and c. So at most max units are in use while a holder with that max runs.
+// Callers ask only for the first waiter, so that no waiter is overtaken.
 func Admits(holders []Claim, c Claim) bool {
 	limit := c.Max // 0 means no limit
 	for _, h := range holders {
@@ -36,9 +36,8 @@ func Admits(holders []Claim, c Claim) bool {
 	return limit == 0 || room >= 0
 }
 
-// FreeSlots returns the n lowest numbers from 0 that taken does not report,
-// ascending. For an admitted claim with a max they are all below that max,
-// because fewer than max-n units are in use.
+// FreeSlots returns the n lowest slots that are not taken, ascending. For an admitted claim with a max they are
+// all below that max, because at most max-n units are in use.
 func FreeSlots(taken func(slot int) bool, n int) []int {
 	free := make([]int, 0, n)
 	for slot := 0; len(free) < n; slot++ {

@@ -117,7 +117,7 @@ type Abilities struct {
 	// Unprotected lists the commands that golock has become (KeptByCommand) and that have closed the
 	// descriptor of their slot: the command runs on, although the slot is free. It lists those of one
 	// name, or of all names (""), and changes nothing. A later run of the name removes the records from
-	// which the store knows them. It is nil if the store cannot know them.
+	// which the store knows them. Unprotected is nil if the store cannot know them.
 	Unprotected func(ctx context.Context, name string) ([]Entry, error)
 }
 
@@ -129,11 +129,11 @@ type Queue interface {
 
 	// Evict marks entries of one lock as evicted. by tells their owners who evicts them. A waiter
 	// loses its place at once; its Wait ends with an *EvictedError. A holder's entry stays until
-	// its golock has stopped the command and released it, or its time is over; its owner's Renew
-	// ends with an *EvictedError. If a process has released the entry, its hold (Request.Hold)
-	// ends at once, otherwise with the release.
+	// its golock has stopped the command and released the slot, or until the entry is dead. The
+	// owner's Renew returns an *EvictedError. The hold (Request.Hold) of an entry that a process has
+	// released ends at once; any other hold ends with the release.
 	//
-	// It returns an error, or nil, for each of refs. ErrLost says that there is no such entry.
+	// Evict returns an error, or nil, for each of refs. ErrLost says that there is no such entry.
 	// After any other error its owner may not have been told; the mark stays if it was made. A
 	// second eviction changes nothing, but repeats what failed in the first.
 	Evict(ctx context.Context, refs []Ref, by string) []error
@@ -148,16 +148,17 @@ type Queue interface {
 	Forget(ctx context.Context, name string) error
 }
 
-// Leases is what a store can do whose grants expire unless they are renewed: it cannot
-// see whether a holder lives.
+// Leases is what a store can do that cannot see whether a holder lives. Its grants expire unless they
+// are renewed.
 type Leases interface {
 	// Attach returns the lease that ref names, which another process may have taken. It asks the
 	// store nothing; the lease's methods return ErrLost if the entry is gone. Its Term is not
 	// known before the first renewal.
 	Attach(ref Ref) Lease
 
-	// Warnings returns a line for each problem that the store has found while it was used: with
-	// waiting, what makes waiters hear late of their turn; without, what weakens its promises.
+	// Warnings returns a line for each problem that the store has found while it was used. If waiting is
+	// true, these are the problems that make waiters hear late of their turn, otherwise those that weaken
+	// the store's promises.
 	Warnings(waiting bool) []string
 }
 

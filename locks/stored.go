@@ -12,7 +12,7 @@ import (
 const (
 	MaxUnits  = 1 << 16        // the largest weight: every unit has a slot number
 	maxSlot   = math.MaxInt32  // the highest slot number
-	MaxNumber = int64(1) << 62 // the highest ticket and fence, far enough from the largest integer to count on
+	MaxNumber = int64(1) << 62 // the highest ticket and fence: golock can count on from there without an overflow
 	MaxTTL    = 3650 * 24 * time.Hour
 	MaxMoment = int64(math.MaxInt64 / 1000) // us since 1970, in the year 2262; in ns it fits into a Duration
 )
@@ -88,8 +88,8 @@ func (s *Stored) checkSlots() error {
 	return nil
 }
 
-// InvalidEntry is an entry in the queue of a lock that golock has not written, or that somebody has
-// changed.
+// InvalidEntry is an entry in the queue of a lock, or the state of the lock, that somebody other than golock
+// has written or changed.
 type InvalidEntry struct {
 	Name string // the name of the lock; empty if it is not known
 	ID   string // the ID in the store; empty for the state of the lock itself

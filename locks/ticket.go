@@ -11,8 +11,8 @@ type Ticket interface {
 	// Replaced returns the entries that Join has evicted.
 	Replaced() []Entry
 
-	// Evicted returns an *EvictedError if the place was taken back, in a store that tells owners
-	// by SIGTERM only. It does not wait.
+	// Evicted returns an *EvictedError if the place was taken back, without waiting. Only a store that
+	// signals an eviction with SIGTERM knows it here; in other stores Wait returns the error.
 	Evicted() error
 
 	// Wait sleeps until the slot is granted; the caller must release the lease. If ctx
@@ -33,8 +33,8 @@ type Lease interface {
 	// it. They are close-on-exec, and the lease owns them.
 	Files() []int
 
-	// Evicted returns an *EvictedError if the slot was taken back, in a store that tells owners
-	// by SIGTERM only. It does not wait.
+	// Evicted returns an *EvictedError if the slot was taken back, without waiting. Only a store that
+	// signals an eviction with SIGTERM knows it here; in other stores Renew returns the error.
 	Evicted() error
 
 	// Release gives the slot back. It tries until ctx ends, or for two seconds if ctx has no
@@ -48,8 +48,8 @@ type Lease interface {
 	// Renew prolongs a lease that ends by its TTL, in one attempt that ctx bounds. If the store
 	// has lost its data, Renew restores the lease, unless that would break the rule of admission.
 	// ErrLost is final. After any other error the caller may try again until the term ends; the
-	// next attempt uses a new connection. With an error the term is zero, or, of several leases of
-	// which some were renewed, the one that they have now.
+	// next attempt uses a new connection. With an error the term is zero. Only a Lease that stands for
+	// those of several names returns the term that they have now, if some of them were renewed.
 	Renew(ctx context.Context) (Term, error)
 
 	// Confirm returns nil if the slot is still held. It repeats Renew until it gets an answer or

@@ -36,8 +36,8 @@ func newLease(t *Ticket, a Answer, sent locks.Instant) *Lease {
 // Attach implements locks.Leases. The TTL, slots and fence are known after the first renewal.
 func (s *Engine) Attach(ref locks.Ref) locks.Lease {
 	return &Lease{
-		store: s.url, entry: s.entryOf(ref, ""), grant: locks.Grant{Ref: ref},
-		term: locks.Term{TTL: DefaultTTL}, // a term that ended long ago: only a renewal can begin another one
+		store: s.url, entry: s.entryOf(ref, noEvictor), grant: locks.Grant{Ref: ref},
+		term: locks.Term{TTL: DefaultTTL}, // Asked is 0, the boot of this machine: the term is over until a renewal
 	}
 }
 
@@ -59,7 +59,7 @@ func (l *Lease) Term() locks.Term {
 func (l *Lease) Renew(ctx context.Context) (locks.Term, error) {
 	a, sent, err := l.entry.Ask(ctx, queue.Renew)
 	if err == nil {
-		err = l.renewed(a, sent)
+		err = l.handleRenewal(a, sent)
 	}
 	if err != nil {
 		return locks.Term{}, err
@@ -69,11 +69,11 @@ func (l *Lease) Renew(ctx context.Context) (locks.Term, error) {
 
 // Confirm implements locks.Lease.
 func (l *Lease) Confirm(ctx context.Context) error {
-	a, sent, err := request(ctx, l.store, l.entry, queue.Renew, nil)
+	a, sent, err := request(ctx, l.store, l.entry, queue.Renew)
 	if err != nil {
 		return Located(l.store, err)
 	}
-	return l.renewed(a, sent)
+	return l.handleRenewal(a, sent)
 }
 
 // Hold implements locks.Lease. The hold is part of the request, so an attached lease has none.
@@ -81,15 +81,15 @@ func (l *Lease) Hold(ctx context.Context) error {
 	if !l.hasHold {
 		return nil
 	}
-	a, sent, err := request(ctx, l.store, l.entry, queue.Hold, nil)
+	a, sent, err := request(ctx, l.store, l.entry, queue.Hold)
 	if err != nil {
 		return Located(l.store, err)
 	}
-	return l.renewed(a, sent)
+	return l.handleRenewal(a, sent)
 }
 
-// renewed handles the answer to a renewal.
-func (l *Lease) renewed(a Answer, sent locks.Instant) error {
+// handleRenewal handles the answer to a renewal.
+func (l *Lease) handleRenewal(a Answer, sent locks.Instant) error {
 	switch a.Verdict {
 	case queue.Held:
 	case queue.Evicted:
@@ -106,7 +106,7 @@ func (l *Lease) renewed(a Answer, sent locks.Instant) error {
 	return nil
 }
 
-// Files implements locks.Lease. There are none.
+// Files implements locks.Lease. No file keeps the slot of a lease.
 func (l *Lease) Files() []int { return nil }
 
 // Evicted implements locks.Lease. It is always nil, because a renewal returns the error.
@@ -125,12 +125,12 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	defer l.entry.Close()
-	if _, limited := ctx.Deadline(); !limited {
+	if _, hasLimit := ctx.Deadline(); !hasLimit {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, releaseLimit)
 		defer cancel()
 	}
-	a, _, err := request(ctx, l.store, l.entry, queue.Release, nil)
+	a, _, err := request(ctx, l.store, l.entry, queue.Release)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.doubtful = l.doubtful || a.Doubtful
@@ -138,7 +138,8 @@ func (l *Lease) Release(ctx context.Context) error {
 		return err
 	}
 	l.released = true
-	if !a.Existed && !l.doubtful && (l.epoch == "" || a.Epoch == l.epoch) {
+	mayBeForgotten := l.epoch != "" && a.Epoch != l.epoch
+	if !a.Existed && !l.doubtful && !mayBeForgotten {
 		return locks.ErrLost
 	}
 	return nil
@@ -157,7 +158,7 @@ func (s *Engine) Evict(ctx context.Context, refs []locks.Ref, by string) []error
 func (s *Engine) evict(ctx context.Context, ref locks.Ref, by string) error {
 	e := s.entryOf(ref, by)
 	defer e.Close()
-	a, _, err := request(ctx, s.url, e, queue.Evict, nil)
+	a, _, err := request(ctx, s.url, e, queue.Evict)
 	switch {
 	case err != nil:
 		return Located(s.url, err)

@@ -16,8 +16,11 @@ import (
 // DefaultTTL is the assumed TTL of an entry of another process whose TTL is not known.
 const DefaultTTL = 30 * time.Second
 
-// ListLimit limits a question about many entries.
+// ListLimit limits the time of a question about many entries.
 const ListLimit = 10 * time.Second
+
+// noEvictor is the evictor of an entry that is not to be evicted.
+const noEvictor = ""
 
 // Engine has the methods of locks.Store, locks.Queue and locks.Leases that concern one entry. A store
 // embeds it.
@@ -28,7 +31,7 @@ type Engine struct {
 }
 
 // NewEngine takes the store's URL without secrets, and two functions: newEntry makes the entry of a
-// request, entryOf an entry that exists already. evictor is empty unless the entry is to be evicted.
+// request, entryOf that of an entry in the store. evictor is empty unless the entry is to be evicted.
 func NewEngine[E Entry](url string, newEntry func(locks.Request) E, entryOf func(locks.Ref, string) E) Engine {
 	return Engine{
 		url:      url,
@@ -48,18 +51,18 @@ func Abilities[S interface {
 	return locks.Abilities{Queue: s, Leases: s, MaxUnits: locks.MaxUnits}
 }
 
-// Answer is what a store says about an entry. Redis sends some of the fields as JSON. The others are
-// left out of the decoding: it would cost each start 0.08 ms.
+// Answer is what a store says about an entry. Redis sends some of the fields as JSON. The decoder leaves out
+// the others: they would cost each start 0.08 ms.
 type Answer struct {
 	queue.Outcome
 	Grant    locks.Grant    `json:"-"` // Granted, Held: what the entry has
 	TTL      time.Duration  `json:"-"` // Granted, Held: the TTL of its lease
 	Distance locks.Distance `json:"-"` // Granted, Held: how far away the store is
-	Epoch    string         // the stretch of time in which the store forgot nothing
+	Epoch    string         // the name of the store's present epoch (queue.View.Epoch)
 
 	Nap queue.Nap `json:"-"` // Queued: how the waiter waits until it asks again
 
-	// Queued, Busy, Nested: if there is room, the time for which nothing is granted, and the cause. A
+	// Queued, Busy, Nested: if there is room for the entry, the rest of the quarantine and its cause. A
 	// request that may not wait can ask again afterwards.
 	Quarantine      time.Duration
 	QuarantineCause string `json:"-"`
@@ -69,7 +72,7 @@ type Answer struct {
 	Doubtful bool          `json:"-"` // an earlier attempt, whose answer was lost, may have done the step
 }
 
-// term is that of a grant or a renewal that was asked for at that moment.
+// term returns the term of a grant or a renewal. sent is the moment before the request was sent.
 func (a *Answer) term(sent locks.Instant) locks.Term {
 	return locks.Term{Asked: sent, TTL: a.TTL, Distance: a.Distance}
 }
@@ -81,8 +84,8 @@ type Entry interface {
 
 	// Sleep returns when a waiter should ask again: after nap.For, or when the store wakes it.
 	// The verdict is Granted if the store has pushed a grant; the lease then counts from
-	// sent. Sleep calls isNext when the waiter is one of the first two. An error is final.
-	Sleep(ctx context.Context, nap queue.Nap, isNext func()) (a Answer, sent locks.Instant, err error)
+	// sent. Sleep calls onNext when the waiter is one of the first two. An error is final.
+	Sleep(ctx context.Context, nap queue.Nap, onNext func()) (a Answer, sent locks.Instant, err error)
 
 	// Events gives hints about a lease, as in locks.Lease. It is nil if the store gives none.
 	Events() <-chan struct{}

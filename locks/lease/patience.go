@@ -12,25 +12,28 @@ import (
 // store that has not been reached is given up after Request.Reach. A store that has taken a connection
 // has NewcomerAttempt for its first answer. A store that refuses for a reason that passes has
 // Request.Refusals, from the first refusal on. A store that has answered otherwise can be reached, so it
-// is asked for Request.JoinLimit. A nil patience has no limit.
+// is asked for Request.JoinLimit.
 type patience struct {
-	attempts context.Context // of each attempt; it may last longer than the time in which attempts begin
-	end      func()
-	refusals time.Duration // 0 if refusals have no limit
+	attempts context.Context // the context of each attempt: one may end later than the last one may begin
+	end      func()          // ends the time in which attempts may begin
+	refusals time.Duration   // 0 if refusals have no limit
 
 	mu           sync.Mutex    // guards what follows
 	timer        *time.Timer   // fires after the next part of the time; nil while there is no limit
-	left         time.Duration // the rest of the time without an answer, or with refusals
+	left         time.Duration // after this time without an answer, or with refusals only, the request ends
 	hasConnected bool
 	hasRefused   bool
 }
+
+// noLimit is the patience of a request that only its context limits.
+var noLimit *patience
 
 // reachPart is the longest time that is counted in one part. Among hundreds of processes that were
 // started at the same moment this one may not get to run for seconds, although the store has answered
 // long ago. However long it did not run, that counts as one part.
 const reachPart = 100 * time.Millisecond
 
-// newPatience returns the patience of a request. bounded ends when no further attempt is made.
+// newPatience returns the patience of a request. bounded ends when no further attempt may begin.
 func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded context.Context, stop func()) {
 	attempts, endAttempts := context.WithCancel(ctx)
 	limited, endLimit := attempts, func() {}
@@ -69,7 +72,7 @@ func pauseInParts(ctx context.Context, d time.Duration) {
 	}
 }
 
-// contextOfAttempt returns the context of an attempt of a request with ctx.
+// contextOfAttempt returns the context of an attempt. ctx is that of the request.
 func (p *patience) contextOfAttempt(ctx context.Context) context.Context {
 	if p == nil {
 		return ctx

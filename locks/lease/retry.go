@@ -11,7 +11,7 @@ import (
 	"golock/locks/queue"
 )
 
-// Refusal is the answer of a store that does not do what it was asked.
+// Refusal is the error of a store that has answered, and does not do what it was asked.
 type Refusal struct {
 	Err  error
 	Hint string // what the user can do
@@ -129,10 +129,10 @@ func randomPause(limit time.Duration) time.Duration { return shortestPause + ran
 
 // Retry repeats attempts until one succeeds, fails for good, or ctx ends. store is the URL in errors.
 func Retry(ctx context.Context, store string, attempt func() error) error {
-	return retry(ctx, store, IsFinal, nil, attempt)
+	return retry(ctx, store, IsFinal, noLimit, attempt)
 }
 
-// retry is Retry with a condition that ends it, and with the patience of a request, which may be nil.
+// retry is Retry with a condition that ends it, and with the patience of a request.
 func retry(ctx context.Context, store string, isFinal func(error) bool, limit *patience, attempt func() error) error {
 	var last error
 	var pauses backoff
@@ -165,9 +165,16 @@ func outageOf(store string, err error) *locks.OutageError {
 	return &locks.OutageError{Store: store, Err: err, Answered: refused}
 }
 
-// request makes attempts at a step until one is answered. The answer is Doubtful if an attempt failed
-// without a final refusal: it may have done the step.
-func request(ctx context.Context, store string, e Entry, s queue.Step, limit *patience) (a Answer, sent locks.Instant, err error) {
+// request makes attempts at a step until one is answered or ctx ends. The answer is Doubtful if an attempt
+// failed without a final refusal: it may have done the step.
+func request(ctx context.Context, store string, e Entry, s queue.Step) (a Answer, sent locks.Instant, err error) {
+	return requestWithin(ctx, store, e, s, noLimit)
+}
+
+// requestWithin is request with a patience.
+func requestWithin(
+	ctx context.Context, store string, e Entry, s queue.Step, limit *patience,
+) (a Answer, sent locks.Instant, err error) {
 	doubtful, isFinal := false, IsFinal
 	if s.HasEntry() {
 		isFinal = func(err error) bool { return !IsTemporary(err) }
@@ -202,7 +209,7 @@ func Await[T any](ctx context.Context, f func() (T, error)) (none T, err error) 
 	}
 }
 
-// Pause sleeps until ctx ends, or for d.
+// Pause sleeps for d, or until ctx ends if that is sooner.
 func Pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

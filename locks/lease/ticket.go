@@ -36,7 +36,7 @@ func (s *Engine) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 	defer stop()
 	r.Connected, r.Answered = limit.connected, limit.answered
 	e := s.newEntry(r)
-	a, sent, err := request(bounded, s.url, e, queue.Join, limit)
+	a, sent, err := requestWithin(bounded, s.url, e, queue.Join, limit)
 	switch {
 	case a.Doubtful && err != nil: // an attempt may have made the entry
 		giveUp(&r, s.url, e)
@@ -46,7 +46,7 @@ func (s *Engine) Join(ctx context.Context, r locks.Request) (locks.Ticket, error
 		return nil, Located(s.url, err)
 	}
 	t := &Ticket{entry: e, store: s.url, request: r, replaced: a.Replaced, end: time.Now().Add(quarantineLimit)}
-	if err := t.joined(a, sent); err != nil {
+	if err := t.handleJoin(a, sent); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -65,9 +65,9 @@ func (t *Ticket) Evicted() error { return nil }
 // quarantine.
 const quarantineLimit = 5 * time.Second
 
-// joined handles the answer to a Join. A request that does not queue is postponed if the
+// handleJoin handles the answer to a Join. A request that does not queue is postponed if the
 // quarantine is over in time.
-func (t *Ticket) joined(a Answer, sent locks.Instant) error {
+func (t *Ticket) handleJoin(a Answer, sent locks.Instant) error {
 	t.postponed, t.quarantine = false, nil
 	switch {
 	case a.Verdict == queue.Granted:
@@ -77,7 +77,7 @@ func (t *Ticket) joined(a Answer, sent locks.Instant) error {
 		t.nap, t.place = a.Nap, a.Place
 		t.request.TellPlace(a.Place)
 	case a.Quarantine == 0:
-		return t.refused(a)
+		return t.refusalError(a)
 	default:
 		t.postponed, t.nap = true, queue.Nap{For: a.Quarantine + time.Millisecond}
 	}
@@ -88,70 +88,75 @@ func (t *Ticket) joined(a Answer, sent locks.Instant) error {
 		t.request.Quarantined(t.quarantine)
 	}
 	if t.postponed && t.quarantine.End.After(t.end) {
-		giveUp(&t.request, t.store, t.entry)
-		return t.unavailable(t.quarantine)
+		t.giveUp()
+		return t.quarantineOutage()
 	}
 	return nil
 }
 
-func (t *Ticket) unavailable(q *locks.QuarantineError) error {
-	return &locks.OutageError{Store: t.store, Err: q, Answered: true}
+// quarantineOutage returns the error of a request that ends in the quarantine.
+func (t *Ticket) quarantineOutage() error {
+	return &locks.OutageError{Store: t.store, Err: t.quarantine, Answered: true}
 }
 
-// Wait implements locks.Ticket. Each Ask also keeps the place alive; a waiter that was
+// Wait implements locks.Ticket. Each Ask also prolongs the place in the queue; a waiter that was
 // taken for dead gets its old place back.
 func (t *Ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	var outage error // the error of the last Ask
 	nap := t.nap
 	var pauses backoff
-	isNext := func() { t.request.TellPlace(min(t.place, 2)) }
 	for t.lease == nil {
-		var a Answer
-		var sent locks.Instant
-		var err error
-		if t.postponed { // nobody wakes a request that is not in the queue
-			Pause(ctx, nap.For)
-		} else {
-			a, sent, err = t.entry.Sleep(ctx, nap, isNext)
-		}
+		a, sent, err := t.sleep(ctx, nap)
 		switch {
 		case err != nil:
-			giveUp(&t.request, t.store, t.entry)
+			t.giveUp()
 			return nil, err
 		case a.Verdict == queue.Granted:
 			t.lease = newLease(t, a, sent)
-			return t.keepable(ctx)
+			return t.leaseIfNear(ctx)
 		case ctx.Err() != nil:
-			giveUp(&t.request, t.store, t.entry)
-			return nil, t.why(ctx, outage)
+			t.giveUp()
+			return nil, t.waitError(ctx, outage)
 		}
 		a, sent, err = t.entry.Ask(ctx, queue.Join)
 		switch {
 		case err == nil:
-			if err := t.joined(a, sent); err != nil {
+			if err := t.handleJoin(a, sent); err != nil {
 				return nil, err
 			}
 			outage, nap, pauses = nil, t.nap, backoff{}
 		case ctx.Err() != nil: // the next round of the loop returns
 		case !IsTemporary(err):
-			giveUp(&t.request, t.store, t.entry)
+			t.giveUp()
 			return nil, Located(t.store, err)
 		case t.postponed && time.Now().After(t.end):
-			giveUp(&t.request, t.store, t.entry)
-			return nil, t.why(ctx, err)
+			t.giveUp()
+			return nil, t.waitError(ctx, err)
 		default:
 			if t.place <= queue.OutagePlaces {
 				pauses = backoff{}
 			}
-			outage, nap = err, queue.Nap{For: min(pauses.next(), queue.AskEvery(t.request.TTL)), KeepsConnection: true}
+			pause := pauses.next()
+			outage = err
+			nap = queue.Nap{For: min(pause, queue.AskEvery(t.request.TTL)), KeepsConnection: true}
 		}
 	}
-	return t.keepable(ctx)
+	return t.leaseIfNear(ctx)
 }
 
-// keepable returns the lease. If the store is so far away that the lease would be lost, keepable gives it
+// sleep returns when the request should be repeated, or when the store has pushed a grant.
+func (t *Ticket) sleep(ctx context.Context, nap queue.Nap) (a Answer, sent locks.Instant, err error) {
+	if t.postponed { // nobody wakes a request that is not in the queue
+		Pause(ctx, nap.For)
+		return a, 0, nil
+	}
+	onNext := func() { t.request.TellPlace(min(t.place, 2)) }
+	return t.entry.Sleep(ctx, nap, onNext)
+}
+
+// leaseIfNear returns the lease. If the store is so far away that the lease would be lost, it gives the lease
 // back and returns an error. A few more answers show whether the store was only busy.
-func (t *Ticket) keepable(ctx context.Context) (locks.Lease, error) {
+func (t *Ticket) leaseIfNear(ctx context.Context) (locks.Lease, error) {
 	const answers = 3 // as many fast round trips outweigh slow ones (network.Trips)
 	for range answers {
 		if !t.lease.Term().IsTooFar() {
@@ -163,7 +168,7 @@ func (t *Ticket) keepable(ctx context.Context) (locks.Lease, error) {
 	if !term.IsTooFar() {
 		return t.lease, nil
 	}
-	giveUp(&t.request, t.store, t.entry)
+	t.giveUp()
 	d := term.Distance
 	return nil, Located(t.store, &Refusal{
 		Err: fmt.Errorf("a lease of %v would be lost: a round trip takes %v, and a renewal that has to connect first %v",
@@ -172,23 +177,24 @@ func (t *Ticket) keepable(ctx context.Context) (locks.Lease, error) {
 	})
 }
 
-// why returns the error of a Wait that ctx has ended. A server that has just refused for a passing reason, such
-// as a full connection limit, is there: there was no slot in time, as after any other answer.
-func (t *Ticket) why(ctx context.Context, outage error) error {
-	isThere := !t.postponed && ctx.Err() != nil && IsPassing(outage)
-	if outage != nil && !isThere {
+// waitError returns the error of a Wait that ends without a slot, because ctx has ended or a postponed request
+// has waited long enough. outage is the error of the last Ask, or nil. A refusal for a passing reason, such as a
+// full connection limit, is no outage for a waiter whose time is over: the server has answered.
+func (t *Ticket) waitError(ctx context.Context, outage error) error {
+	hasAnswered := outage == nil || !t.postponed && ctx.Err() != nil && IsPassing(outage)
+	if !hasAnswered {
 		return outageOf(t.store, outage)
 	}
-	if q := t.quarantine; q != nil && time.Now().Before(q.End) {
-		return t.unavailable(q)
+	if t.quarantine != nil && time.Now().Before(t.quarantine.End) {
+		return t.quarantineOutage()
 	}
 	return ctx.Err()
 }
 
-// refused returns the error of an answer that ends a request.
-func (t *Ticket) refused(a Answer) error {
+// refusalError returns the error of an answer that ends a request.
+func (t *Ticket) refusalError(a Answer) error {
 	if a.Verdict == queue.Evicted {
-		giveUp(&t.request, t.store, t.entry) // an answer that was lost may have granted it
+		t.giveUp() // an answer that was lost may have granted it
 		return &locks.EvictedError{By: a.By}
 	}
 	t.entry.Close()
@@ -209,6 +215,8 @@ const (
 	leaveWait  = 100 * time.Millisecond // how long the caller waits; the rest happens in the background
 )
 
+func (t *Ticket) giveUp() { giveUp(&t.request, t.store, t.entry) }
+
 // giveUp makes the entry of a request leave the queue. It waits a moment for the store, because the
 // process may be about to end; the rest happens in the background. Before a stop of this process
 // (locks.Request.StopsSoon) it waits for all of it.
@@ -224,7 +232,7 @@ func giveUp(r *locks.Request, store string, e Entry) {
 		defer e.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 		defer cancel()
-		_, _, _ = request(ctx, store, e, queue.Leave, nil)
+		_, _, _ = request(ctx, store, e, queue.Leave)
 	}()
 	<-waiting.Done()
 }

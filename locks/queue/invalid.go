@@ -15,11 +15,14 @@ func (e *Entry) Stored(ttl, hold time.Duration) *locks.Stored {
 	}
 }
 
-// needsAll reports whether the answer depends on invalid entries. It does not for a renewal of a
-// holder, which keeps what it has, nor for an entry that leaves or is evicted.
-func (d *decision) needsAll() bool {
+// dependsOnInvalid reports whether the answer depends on invalid entries. They do not matter for the renewal of
+// a holder, which keeps what it has, nor for an entry that leaves or is evicted.
+func (d *decision) dependsOnInvalid() bool {
+	if len(d.Invalid) == 0 {
+		return false
+	}
 	hasSlots := d.Own != nil && !d.Own.Invalid && (d.Own.State == Holding || d.Own.State == Offered)
-	return len(d.Invalid) > 0 && (d.q.Step == Join || d.q.Step.Renews() && !hasSlots)
+	return d.q.Step == Join || d.q.Step.Renews() && !hasSlots
 }
 
 // repaired returns what an eviction puts in the place of an invalid entry that may hold. It is an

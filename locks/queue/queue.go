@@ -23,7 +23,7 @@ func Decide(v View, q Question) Decision {
 	d := &decision{View: v, q: q}
 	d.Holders, d.Waiters = slices.Clone(v.Holders), slices.Clone(v.Waiters)
 	d.out.Counter = v.Counter
-	if d.needsAll() {
+	if d.dependsOnInvalid() {
 		return Decision{Invalid: v.Invalid}
 	}
 	d.withdraw(v.Holders)
@@ -41,7 +41,7 @@ func Decide(v View, q Question) Decision {
 	return d.out
 }
 
-// decision is a Decision that is being made. Its Holders and Waiters change on the way.
+// decision is a Decision that is being made. Its Holders and Waiters change as it is made.
 type decision struct {
 	View
 	q      Question
@@ -59,6 +59,7 @@ func without(all []Entry, id string) []Entry {
 	return slices.DeleteFunc(all, func(e Entry) bool { return e.ID == id })
 }
 
+// fits reports whether the rule of admission lets an entry in beside the holders.
 func (d *decision) fits(e *Entry) bool {
 	claims := make([]locks.Claim, len(d.Holders))
 	for i, h := range d.Holders {
@@ -102,14 +103,8 @@ func (d *decision) withdraw(holders []Entry) {
 			e.State = Tombstone
 			d.remove(e.ID, e.Evicted)
 		} else {
-			d.Holders = without(d.Holders, e.ID)
 			e.State, e.Slots, e.Fence = Waiting, nil, 0
-			d.enqueue(e)
-			d.Ahead++
-			d.Total++
-			if e.Replace != locks.ReplaceNone {
-				d.Replaceable = append(slices.Clip(d.Replaceable), e)
-			}
+			d.requeue(e)
 		}
 		if isCaller {
 			d.Own = &e
@@ -117,7 +112,19 @@ func (d *decision) withdraw(holders []Entry) {
 	}
 }
 
-// enqueue puts a waiter into its place, and returns the number of waiters before it.
+// requeue makes a waiter of an entry that has lost its offer.
+func (d *decision) requeue(waiter Entry) {
+	d.Holders = without(d.Holders, waiter.ID)
+	d.enqueue(waiter)
+	d.Ahead++
+	d.Total++
+	if waiter.Replace != locks.ReplaceNone {
+		d.Replaceable = append(slices.Clip(d.Replaceable), waiter)
+	}
+}
+
+// enqueue puts a waiter into its place. It returns the number of waiters before it, if it is the entry that
+// asks or its place is in the view.
 func (d *decision) enqueue(e Entry) int {
 	// The counter may be lower than the ticket if the store has lost its data.
 	d.out.Counter = max(d.out.Counter, e.Claim.Ticket)
@@ -181,9 +188,14 @@ func (d *decision) offer() {
 // tellOfHold wakes a waiter that has become the first while a hold keeps the slots: only
 // the first one looks when the hold is over.
 func (d *decision) tellOfHold(first string) {
-	mayHaveMoved := d.q.Step != Join && !d.q.Step.Renews() || len(d.out.Replaced) > 0 && first != d.q.Entry.ID
+	isJoinOrRenewal := d.q.Step == Join || d.q.Step.Renews()
+	isAfterReplaced := len(d.out.Replaced) > 0 && first != d.q.Entry.ID
+	mayHaveMoved := !isJoinOrRenewal || isAfterReplaced
+	if !mayHaveMoved {
+		return
+	}
 	hasEnded := func(e Entry) bool { return e.State == Ended }
-	if mayHaveMoved && (slices.ContainsFunc(d.Holders, hasEnded) || slices.ContainsFunc(d.out.Put, hasEnded)) {
+	if slices.ContainsFunc(d.Holders, hasEnded) || slices.ContainsFunc(d.out.Put, hasEnded) {
 		d.out.Told = append(d.out.Told, first)
 	}
 }
@@ -236,7 +248,8 @@ func (d *decision) enter() {
 		refusal := d.refusal(isFull)
 		if refusal.Verdict != "" {
 			d.refuse(refusal)
-			d.out.Fits = !(refusal.Full && *d.q.MaxQueue > 0) && d.fits(&e)
+			isBehindWaiters := refusal.Full && *d.q.MaxQueue > 0
+			d.out.Fits = !isBehindWaiters && d.fits(&e)
 			if d.Own != nil {
 				d.remove(e.ID, "")
 			}
@@ -245,10 +258,11 @@ func (d *decision) enter() {
 		d.Ahead -= replacedWaiters
 		d.out.Replaced = replaced
 		for _, r := range replaced {
-			d.end(r)
+			d.takeBack(r)
 		}
 	}
-	// The entries that it replaces may make room for others. It gets its place before they do.
+	// Without the entries that it replaces there may be room for others, too. It gets its place before offer
+	// lets them in.
 	d.direct = d.isFirst(&e) || !isNewcomer
 	d.out.Verdict, d.out.Entry = Queued, e
 	d.out.Place = d.enqueue(e) + 1
@@ -304,8 +318,8 @@ func (d *decision) renew() {
 	}
 }
 
-// mayRestore reports whether a holder that the store has forgotten can have the very slots that it
-// had. In the epoch of its last answer the store has forgotten nothing: then its lease is over.
+// mayRestore reports whether a holder that is missing can get back the slots that it had. If the epoch is still
+// that of its last answer, the store has forgotten nothing: the holder is missing because its lease is over.
 func (d *decision) mayRestore(e *Entry) bool {
 	hasNewEpoch := d.q.Epoch != d.Epoch
 	areTaken := slices.ContainsFunc(d.Holders, func(h Entry) bool {
@@ -325,14 +339,19 @@ func (d *decision) restore(holder Entry) {
 }
 
 func (d *decision) release() {
-	isLeave := d.q.Step == Leave
-	known := d.Own
 	d.out.Verdict = Released
-	d.out.Existed = known != nil && known.State != Tombstone && known.State != Ended
+	known := d.Own
+	if known == nil {
+		d.remove(d.q.Entry.ID, "")
+		return
+	}
+	d.out.Existed = known.State != Tombstone && known.State != Ended
+	isLeave := d.q.Step == Leave
+	hasHold := known.State == Holding && known.HoldLeft > 0 && known.Evicted == ""
 	switch {
-	case known != nil && (known.State == Tombstone || known.State == Ended && !isLeave):
+	case known.State == Tombstone, known.State == Ended && !isLeave:
 		// A repetition changes nothing.
-	case known != nil && known.State == Holding && known.HoldLeft > 0 && known.Evicted == "" && !isLeave:
+	case hasHold && !isLeave:
 		e := *known
 		e.State = Ended
 		d.put(e)
@@ -341,18 +360,19 @@ func (d *decision) release() {
 	}
 }
 
+// evict answers the step Evict.
 func (d *decision) evict() {
 	if d.Own == nil || d.Own.State == Tombstone {
 		d.out.Verdict = Lost
 		return
 	}
-	d.end(*d.Own)
+	d.takeBack(*d.Own)
 	d.out.Verdict = Marked
 }
 
-// end evicts an entry. A waiter is removed. A holder is marked, and loses its hold; it keeps its
+// takeBack evicts an entry for By. A waiter is removed. A holder is marked, and loses its hold; it keeps its
 // slots until its owner has stopped.
-func (d *decision) end(e Entry) {
+func (d *decision) takeBack(e Entry) {
 	switch {
 	case e.State == Waiting || e.State == Ended:
 		d.remove(e.ID, d.q.By)

@@ -128,7 +128,7 @@ func (a Abilities) AfterStep(v *View, w Waiter) Nap {
 	limit := AskEvery(w.TTL)
 	for _, event := range a.nextEvents(v, w) {
 		if event > 0 {
-			limit = min(limit, min(limit, event)+time.Millisecond) // the inner min keeps the sum from overflowing
+			limit = soonerThan(limit, event, time.Millisecond)
 		}
 	}
 	if !w.IsWoken {
@@ -147,11 +147,15 @@ func (a Abilities) AfterLook(overdue time.Duration, w Waiter) Nap {
 		limit = a.pause(w)
 	}
 	// The time grows with the place: if the first waiters have died, the others do not come all at once.
-	// The inner min keeps the sum from overflowing.
-	limit = min(limit, min(limit, overdue)+time.Duration(w.Place)*time.Millisecond)
+	limit = soonerThan(limit, overdue, time.Duration(w.Place)*time.Millisecond)
 	n := a.nap(w, limit)
 	n.Overdue = w.TTL
 	return n
+}
+
+// soonerThan returns limit, or the time until margin after an event if that is shorter.
+func soonerThan(limit, event, margin time.Duration) time.Duration {
+	return min(limit, min(limit, event)+margin) // the inner min keeps the sum from overflowing
 }
 
 // nextEvents returns the times until something can change for a waiter without a wake-up. The caller
@@ -232,11 +236,12 @@ func (a Abilities) nap(w Waiter, limit time.Duration) Nap {
 // peek returns the pauses of a waiter that has a number of turns before its own.
 func (s Spacing) peek(turns int) Peek {
 	n := time.Duration(turns)
-	p := Peek{Least: s.Least + n*s.LeastPerTurn}
-	if p.Most = p.Least; s.Most > 0 {
-		p.Most = min(max(s.Most, n*s.MostPerTurn), slowestPeek)
+	least := s.Least + n*s.LeastPerTurn
+	most := least
+	if s.Most > 0 {
+		most = min(max(s.Most, n*s.MostPerTurn), slowestPeek)
 	}
-	return p
+	return Peek{Least: least, Most: most}
 }
 
 // Pace is how a waiter has advanced in the queue.

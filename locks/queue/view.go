@@ -34,16 +34,18 @@ type Entry struct {
 	Absent    bool // this waiter is overdue: it loses an offer, and is passed over until it asks
 
 	// HoldLeft is the rest of the hold of a holder: if the holder releases its slots before the hold
-	// is over, its entry becomes Ended. Left is the time until a waiter is overdue, or until both the
-	// lease and the hold of a holder are over, unless somebody prolongs them. It is 0 if the store
-	// does not know it.
-	HoldLeft, Left time.Duration
+	// is over, its entry becomes Ended.
+	HoldLeft time.Duration
+
+	// Left is the time until a waiter is overdue, or until both the lease and the hold of a holder are
+	// over, unless somebody prolongs them. It is 0 if the store does not know it.
+	Left time.Duration
 }
 
 // View is the part of a queue that a decision needs. Decide does not change it.
 type View struct {
 	Counter int64  // the highest ticket or fence so far
-	Epoch   string // a stretch of time in which the store forgot nothing
+	Epoch   string // the name of the present epoch: in an epoch the store forgets nothing
 
 	Quarantined    bool          // nobody gets a slot
 	QuarantineLeft time.Duration // the rest of the quarantine; 0 if the store does not know it

@@ -12,14 +12,14 @@ const (
 	Release Step = "release" // give up the slot or the place
 	Leave   Step = "leave"   // a release by an owner that knows of no grant: no hold stays behind
 	Evict   Step = "evict"   // take the slot or the place back from the owner
-	Look    Step = "look"    // hand out what is free; the step is of no entry
+	Look    Step = "look"    // only hand out free slots; no entry asks
 )
 
 // Renews reports whether the step prolongs a lease.
 func (s Step) Renews() bool { return s == Renew || s == Hold }
 
-// HasEntry reports whether only the owner of an entry asks for the step. (The asker of a Join may
-// have an entry too.)
+// HasEntry reports whether whoever asks for the step has joined before, and so owns an entry. (Whoever asks
+// for a Join may own one too.)
 func (s Step) HasEntry() bool { return s.Renews() || s == Release || s == Leave }
 
 // Verdict says what a step came to.

@@ -40,7 +40,7 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 	}
 	o := t.client
 	o.IsClusterMode = t.kind == cluster
-	// With it the kernel soon notices that the server is out of reach, on idle connections too.
+	// With keepalive probes the kernel soon notices that the server is out of reach, on idle connections too.
 	plain := &net.Dialer{Timeout: o.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3,
 	}}
@@ -57,8 +57,8 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 // command is a call of a command of the server.
 type command[T any] func(context.Context, goredis.UniversalClient) (T, error)
 
-// attempt runs a command once. It returns when ctx ends. The client does not notice that, so a
-// command under way ends later, within the limit of an attempt.
+// attempt runs a command once. If ctx ends, attempt returns at once, but the library does not notice that: the
+// command goes on in the background until limit is over.
 func attempt[T any](ctx context.Context, s *Store, limit time.Duration, ask command[T]) (answer T, err error) {
 	client, err := s.client()
 	if err != nil {
@@ -70,10 +70,10 @@ func attempt[T any](ctx context.Context, s *Store, limit time.Duration, ask comm
 		defer network.Recover(&err)
 		return ask(bound, client)
 	})
-	return answer, s.judge(err)
+	return answer, s.asRefusal(err)
 }
 
-// attemptLimit bounds an attempt for an entry of that TTL.
+// attemptLimit returns the limit of an attempt for an entry with that TTL.
 func (s *Store) attemptLimit(ttl time.Duration) time.Duration {
 	return lease.AttemptLimit(ttl, s.distance())
 }

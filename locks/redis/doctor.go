@@ -87,7 +87,7 @@ func (x *examination) node(ctx context.Context, c goredis.UniversalClient) {
 	x.replicas(ctx, c, info)
 }
 
-// noInfo reports that the server refuses INFO.
+// noInfo adds the finding that the server refuses INFO.
 func (x *examination) noInfo(err error) {
 	const subject, fix = "INFO", "let the user run it: ACL SETUSER NAME +info"
 	what := "is refused: " + err.Error()
@@ -134,11 +134,14 @@ func (x *examination) memory(info map[string]string) {
 		"so volatile-* hits them too): two may run then"
 	const fix = "CONFIG SET maxmemory-policy noeviction and the same in redis.conf, or a server of its own for locks"
 	x.Judge("maxmemory-policy",
-		locks.Row{When: isSafe && isUnlimited, Level: locks.OK, What: what + ": nothing is thrown away; there is no maxmemory"},
+		locks.Row{
+			When: isSafe && isUnlimited, Level: locks.OK,
+			What: what + ": nothing is thrown away; there is no maxmemory",
+		},
 		locks.Row{When: isSafe, Level: locks.OK, What: what + ": nothing is thrown away"},
 		locks.Row{
-			When: policy != "" && isUnlimited, Level: locks.Problem,
-			What: what + " (and maxmemory 0: nothing is thrown away until somebody sets it)", Why: why, Fix: fix,
+			When: policy != "" && isUnlimited, Level: locks.Problem, Why: why, Fix: fix,
+			What: what + " (and maxmemory 0: nothing is thrown away until somebody sets it)",
 		},
 		locks.Row{When: policy != "", Level: locks.Problem, What: what, Why: why, Fix: fix},
 	)

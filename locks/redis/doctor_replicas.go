@@ -12,7 +12,8 @@ import (
 )
 
 // useMinReplicas is what the user can do.
-const useMinReplicas = "?min-replicas=1 or more in the URL: a grant or a renewal then counts when that many replicas have it"
+const useMinReplicas = "?min-replicas=1 or more in the URL: a grant or a renewal then counts when " +
+	"that many replicas have it"
 
 // replicas examines whether the leases of a master survive when another server takes over.
 func (x *examination) replicas(ctx context.Context, c goredis.UniversalClient, info map[string]string) {
@@ -69,9 +70,11 @@ func (x *examination) unconfirmed(what string, rule writeRule) {
 		},
 		locks.Row{
 			When: true, Level: locks.Note,
-			What: fmt.Sprintf("%s; the server takes no writes if fewer than %d have answered for %v", what, rule.replicas, rule.lag),
-			Why:  fmt.Sprintf("after a partition two may run, for up to %v (min-replicas-max-lag) and a third of the TTL", rule.lag),
-			Fix:  useMinReplicas,
+			What: fmt.Sprintf("%s; the server takes no writes if fewer than %d have answered for %v",
+				what, rule.replicas, rule.lag),
+			Why: fmt.Sprintf("after a partition two may run, for up to %v (min-replicas-max-lag) and a third of the TTL",
+				rule.lag),
+			Fix: useMinReplicas,
 		},
 	)
 }

@@ -80,7 +80,8 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	return removed, err
 }
 
-// entriesOf converts listed entries, and returns those that are invalid separately.
+// entriesOf converts listed entries of the lock with that name and key. It returns those that are invalid
+// separately.
 func entriesOf(all []listed, name string, key locks.Key) (entries []locks.Entry, flawed []locks.InvalidEntry) {
 	for _, l := range all {
 		r, err := readRecord(l.Record, l.State == locks.Holding)

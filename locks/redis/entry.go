@@ -23,9 +23,9 @@ type entry struct {
 	mu         sync.Mutex // guards the fields below; it is not locked while the server is asked
 	call       call       // the call of the next step, without the record
 	ttl        time.Duration
-	hold       millis        // what counts from the step Hold; it never changes
+	hold       millis        // the hold that counts from the step Hold; it never changes
 	record     *record       // nil as long as the record is not known
-	asked      locks.Instant // the time before the last Ask to join that was answered
+	asked      locks.Instant // the moment before the last answered Join was sent
 	subscribed bool
 	message    *message      // the message that nobody has read yet; nil if there is none
 	indexed    locks.Instant // when the name was last put into the index of a cluster
@@ -58,7 +58,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	}
 	limit, c := e.store.attemptLimit(e.ttl), e.callOf(step)
 	if step == queue.Join && e.record != nil && e.record.Ticket == 0 {
-		limit = max(limit, lease.LongestAttempt) // how far away the server is shows its first answer
+		limit = max(limit, lease.LongestAttempt) // only the first answer shows how far away the server is
 	}
 	e.mu.Unlock()
 
@@ -118,7 +118,8 @@ func (e *entry) Close() { e.end() }
 // indexSpan is the least time for which a name stays in the index.
 const indexSpan = 24 * time.Hour
 
-// indexScript never shortens the time, because another run of the name may have a longer hold.
+// indexScript adds a name to the index. It never shortens the time for which the name stays, because another run
+// of the name may have a longer hold.
 const indexScript = `redis.call('ZADD', KEYS[1], 'GT', ARGV[2], ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[4])
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end`

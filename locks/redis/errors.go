@@ -12,14 +12,12 @@ import (
 	"golock/locks/network"
 )
 
-// judge turns an error into a Refusal if another attempt would fail too. It would after a refused
-// login, a missing right, or a connection to something else than the wanted server. Errors of a
-// server that starts, fails over or lacks a resource pass, and so do other errors of the
-// connection.
-func (s *Store) judge(err error) error {
+// asRefusal turns an error into a Refusal if the server has sent it or has turned the client away, or if another
+// attempt would fail too. Any other error is returned as it is: the server may not have been reached.
+func (s *Store) asRefusal(err error) error {
 	var reply goredis.Error
 	if errors.As(err, &reply) {
-		return s.judgeReply(reply)
+		return s.replyAsRefusal(reply)
 	}
 	if errors.Is(err, goredis.ErrClosed) { // the store was closed
 		return &lease.Refusal{Err: err}
@@ -33,7 +31,7 @@ func (s *Store) judge(err error) error {
 	return err
 }
 
-func (s *Store) judgeReply(err goredis.Error) error {
+func (s *Store) replyAsRefusal(err goredis.Error) error {
 	text := err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
 	code, _, _ := strings.Cut(text, " ")
@@ -42,13 +40,16 @@ func (s *Store) judgeReply(err goredis.Error) error {
 		code, _, _ = strings.Cut(inner, " ")
 	}
 	hint := ""
+	// The server starts, fails over, or lacks a resource.
 	passing := "LOADING BUSY MASTERDOWN CLUSTERDOWN TRYAGAIN ASK NOREPLICAS MISCONF NOSCRIPT UNBLOCKED"
 	switch {
 	case slices.Contains(strings.Fields(passing), code), code == "ERR" && has("max number of clients"),
 		code == "MOVED" && s.target.kind == cluster:
 		return &lease.Refusal{Err: err, Kind: lease.Passing}
 	case code == "READONLY":
-		return &lease.Refusal{Err: err, Hint: "if it is a replica, name the master, or use redis+sentinel://", Kind: lease.Standby}
+		return &lease.Refusal{
+			Err: err, Kind: lease.Standby, Hint: "if it is a replica, name the master, or use redis+sentinel://",
+		}
 	case code == "MOVED", code == "CROSSSLOT":
 		hint = "the server is a node of a cluster: use redis+cluster://"
 	case code == "OOM":
@@ -64,15 +65,16 @@ func (s *Store) judgeReply(err goredis.Error) error {
 	case code == "WRONGTYPE", has("user_script"): // the script has found data that it has not written
 		return &lease.Refusal{
 			Err: err, Kind: lease.ForNewcomers,
-			Hint: "somebody has changed the keys that begin with " + s.target.prefix + ": golock clean NAME removes what is not a lock",
+			Hint: "somebody has changed the keys that begin with " + s.target.prefix +
+				": golock clean NAME removes what is not a lock",
 		}
 	}
 	return &lease.Refusal{Err: err, Hint: hint}
 }
 
-// refusedLogin says whose login was refused. isAnonymous says that the URL has no login and the
-// server wants one. Servers say so in several ways. One is an error that the request is too long
-// for a client that has not logged in.
+// refusedLogin says whose login was refused. isAnonymous says that the server wants a login before it answers.
+// Servers say so in several ways. One is an error that the request is too long for a client that has not
+// logged in.
 func (s *Store) refusedLogin(err error, isAnonymous bool) error {
 	t := s.target
 	user := "the default user"

@@ -65,7 +65,7 @@ func (f *frames) replied() error {
 		}
 	case f.pending == 0: // the library would take it for the reply to the next request
 		return network.Damaged("nothing was asked")
-	case f.findsMaster && r.kind == '*' && r.width != 2: // the library reads two elements without counting them
+	case f.findsMaster && r.kind == '*' && r.width != 2: // the library reads two elements without a look at the width
 		return network.Damaged("an address of %d parts", r.width)
 	}
 	f.pending = max(f.pending-1, 0)
@@ -76,7 +76,7 @@ func (f *frames) replied() error {
 type stream struct {
 	network.Budget // limits a single reply, because a subscriber gets many without a request
 	open           []level
-	elements       int32  // the elements of all arrays of the reply; an int32 also on machines of 64 bits, so that tests there meet its limit
+	elements       int32  // the number of elements of all arrays of the reply; tests on 64 bits meet its limit too
 	line           []byte // the part of a line that has come
 	text           int    // the number of bytes of a text, with its line end, that have not come yet
 	kind           byte   // the type of the reply
@@ -156,7 +156,7 @@ func (s *stream) next(b []byte) (int, error) {
 	return n, s.element(line[0], line[1:])
 }
 
-// element begins an element of a reply.
+// element begins an element of a reply. line begins with its kind; rest is the rest of the line.
 func (s *stream) element(kind byte, rest []byte) error {
 	switch kind {
 	case '+', '-', ':', ',', '#', '_', '(': // such an element is a single line
@@ -205,6 +205,7 @@ func length(digits []byte) (int, error) {
 	return int(n), nil
 }
 
+// array begins an array, or a map, of n elements.
 func (s *stream) array(kind byte, n int) error {
 	if len(s.open) > 0 && s.open[len(s.open)-1].wantsKey() {
 		return network.Damaged("a map with an array as key") // the library would panic
@@ -254,8 +255,8 @@ func (s *stream) complete() {
 	}
 }
 
-// isMessage reports whether a subscriber may get this message. It is "message", a channel, and a
-// text; or "subscribe", a channel, and the number of channels. The answer to a PING has two texts.
+// isMessage reports whether the library can read a message to a subscriber. Its parts are "message", a channel,
+// and a text; or "subscribe", a channel, and the number of channels. The answer to a PING has two texts.
 func isMessage(width int, parts []part) bool {
 	const pong = 2
 	isTexts := !slices.ContainsFunc(parts, func(p part) bool { return p.kind != '$' })

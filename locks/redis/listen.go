@@ -21,8 +21,7 @@ type message struct {
 	Record  json.RawMessage // set if the entry has become a holder
 }
 
-// tell keeps a message for the entry. It drops a message to ask later if an earlier one already
-// asks.
+// tell keeps a message for the entry. It drops the message if the one that it keeps makes the entry ask sooner.
 func (e *entry) tell(m message, subscribed bool) {
 	e.mu.Lock()
 	if e.message == nil || m.Recheck <= e.message.Recheck {
@@ -36,9 +35,9 @@ func (e *entry) tell(m message, subscribed bool) {
 	}
 }
 
-// listen subscribes to the entry's channel until the entry is closed. It has its own connection,
-// which the library makes again after an error. In a Cluster the connection leads to the node that
-// has the keys, because the script counts only the subscribers of that node.
+// listen subscribes to the entry's channel after a delay, until the entry is closed. It has its own
+// connection, which the library makes again after an error. In a Cluster the connection leads to the node
+// that has the keys, because the script counts only the subscribers of that node.
 func (e *entry) listen(delay time.Duration) {
 	var fault error
 	defer func() {
@@ -64,16 +63,11 @@ func (e *entry) listen(delay time.Duration) {
 		switch {
 		case e.life.Err() != nil, errors.Is(err, goredis.ErrClosed): // the entry or the store was closed
 			return
-		case lease.IsFinal(e.store.judge(err)):
+		case lease.IsFinal(e.store.asRefusal(err)):
 			e.store.noPubSub.Store(true)
 			return
 		}
-		var m message
-		if text, ok := received.(*goredis.Message); ok {
-			if decode(text.Payload, &m) != nil {
-				m = message{} // a message that cannot be read makes the entry ask
-			}
-		}
+		m := messageOf(received)
 		// The entry is told once that the connection is lost, not at each failed attempt to connect: every
 		// tell wakes the waiter.
 		if err == nil || wasConnected {
@@ -85,7 +79,18 @@ func (e *entry) listen(delay time.Duration) {
 	}
 }
 
-// receive reads one message.
+// messageOf returns the message of the script. Anything else, and a message that cannot be read, makes the
+// entry ask.
+func messageOf(received any) message {
+	var m message
+	text, isMessage := received.(*goredis.Message)
+	if !isMessage || decode(text.Payload, &m) != nil {
+		return message{}
+	}
+	return m
+}
+
+// receive reads what comes next over a subscription: a message, or that the connection was made again.
 func receive(ctx context.Context, sub *goredis.PubSub) (received any, err error) {
 	defer network.Recover(&err)
 	return sub.Receive(ctx)

@@ -92,7 +92,8 @@ local format, stored, epoch, run, quiet, ticket, fence =
   unpack(redis.call('HMGET', S, 'format', 'name', 'epoch', 'run', 'quiet', 'ticket', 'fence'))
 if format and format ~= FORMAT then return cjson.encode({verdict = 'format', found = format, format = FORMAT}) end
 if stored and stored ~= '' then
-  if name ~= '' and stored ~= name and ask.mode ~= 'sweep' then return cjson.encode({verdict = 'name', found = stored}) end
+  local isOther = name ~= '' and stored ~= name
+  if isOther and ask.mode ~= 'sweep' then return cjson.encode({verdict = 'name', found = stored}) end
   name = stored
 end
 quiet = tonumber(quiet) or 0
@@ -224,14 +225,16 @@ local function record(id)
     flaw = 'an ID is 32 hexadecimal digits'
   end
   flaws[id] = flaw
-  local rest = {weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0, isUnknown = true}
-  if r and isWhole(r.ttl, 1, MAXTTL) then rest.ttl = r.ttl end
-  if r and isWhole(r.hold, 0, MAXHOLD) and isNumber(r.since) then rest.hold, rest.since = r.hold, r.since end
-  return rest, false
+  local exclusive = {weight = 1, max = 1, slots = '', join = 0, replace = '', hold = 0, isUnknown = true}
+  if r and isWhole(r.ttl, 1, MAXTTL) then exclusive.ttl = r.ttl end
+  if r and isWhole(r.hold, 0, MAXHOLD) and isNumber(r.since) then
+    exclusive.hold, exclusive.since = r.hold, r.since
+  end
+  return exclusive, false
 end
 
--- Returns the latest moment at which the lease of an entry is over, unless somebody prolongs it. The
--- keys outlive all leases and holds, so their lifetime limits a lease that is not known.
+-- Returns a moment at which the lease of an entry is over in any case, unless somebody prolongs it. The
+-- keys outlive all leases and holds, so the lifetime of key limits a lease whose ttl is not known.
 local function latestEnd(r, key)
   return now + (r.ttl or math.max(TTL, redis.call('PTTL', key)))
 end
@@ -245,8 +248,8 @@ end
 -- A moment after the end of any lease and any hold.
 local FAR = now + MAXHOLD + 1000
 
--- Notes the entries whose time never ends, and a state that cannot be counted up. Returns the ids of
--- the former.
+-- Notes flaws: the entries whose time never ends, and a ticket or fence that cannot be counted up. Returns the
+-- ids of those entries.
 local function noteFar()
   local far = {}
   for _, key in ipairs({H, D}) do
@@ -287,13 +290,14 @@ end
 
 local function place(r, id) return r.order .. r.ticket .. id end
 
+-- Removes the waiter at a place from the queue.
 local function dequeue(at)
   redis.call('ZREM', Q, at)
   redis.call('ZREM', D, at)
 end
 
--- Removes an id from the queue if its place is not known, because its record cannot be read. Returns
--- whether the id was in the queue.
+-- Removes an id from the queue. It is for an id whose place is not known, because its record cannot be read.
+-- Returns whether the id was in the queue.
 local function dequeueAll(id)
   local found = false
   for _, at in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
@@ -309,8 +313,8 @@ end
 -- of a script. So steps of existing entries begin with this write, which needs no memory.
 local function bypassMemoryLimit() redis.call('ZREM', H, '-') end
 
--- Prolongs the lifetime of a key. It expires nine to ten TTLs after its last use, so that most scripts
--- need not prolong it, and never before the last hold is over.
+-- Prolongs the lifetime of a key to span ms after the last hold, which ends in least ms. It does so only if the
+-- lifetime ends before that hold or in less than nine tenths of span, so that most scripts need not prolong it.
 local function prolong(key, span, least)
   local rest = redis.call('PTTL', key)
   if rest ~= -2 and rest < math.max(span * 9 / 10, least) then
@@ -318,8 +322,10 @@ local function prolong(key, span, least)
   end
 end
 
-local function keep(ttl, held)
-  held = math.max((held or 0) - now, 0)
+-- Prolongs the lifetimes of all keys, and the time of the name in the index, for an entry with that ttl. Its
+-- hold ends at holdEndsAt, which is 0 or nil if it has none.
+local function keep(ttl, holdEndsAt)
+  local held = math.max((holdEndsAt or 0) - now, 0)
   for _, key in ipairs({S, H, Q, D, E}) do prolong(key, 10 * ttl, held) end
   if INDEX then
     local span = math.max(10 * ttl, 86400000)
@@ -340,7 +346,8 @@ end
 
 local changed = false -- an entry has left or come: it may be the turn of another one
 
--- Drops the entries whose time was over at a moment. Returns their number.
+-- Drops the entries whose time was over at a moment, and notes in changed whether there were any. Returns their
+-- number.
 local function dropExpired(moment)
   local holders = redis.call('ZRANGEBYSCORE', H, '-inf', moment)
   for _, dead in ipairs(holders) do
@@ -368,7 +375,7 @@ end
 local function least(limit, max) return max > 0 and (limit == 0 or max < limit) and max or limit end
 
 -- Adds a holder to what is in use.
-local function count(use, r) use.sum, use.limit = use.sum + r.weight, least(use.limit, r.max) end
+local function addHolder(use, r) use.sum, use.limit = use.sum + r.weight, least(use.limit, r.max) end
 
 -- Returns what is in use: the sum of the holders' weights, their smallest max (or 0 if none has one),
 -- and their slots as sorted ranges. The last range lies beyond all slots. All slots before from are
@@ -377,7 +384,7 @@ local function inUse()
   local use = {sum = 0, limit = 0, taken = {}, from = 0}
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
     local r = record(h)
-    count(use, r)
+    addHolder(use, r)
     ranges(r.slots, use.taken)
   end
   table.sort(use.taken, function(a, b) return a[1] < b[1] end)
@@ -405,6 +412,7 @@ local function takeLowest(use, units)
   end
 end
 
+-- Whether a list of slots has one of the taken ranges.
 local function overlap(slots, taken)
   local mine = {}
   ranges(slots, mine)
@@ -418,7 +426,7 @@ end
 
 -- Returns the next ticket or fence. It grows even if the data is lost, as long as the clock does not go
 -- back.
-local function after(last)
+local function nextNumber(last)
   return digits(math.max((isNumber(last) and tonumber(last) or 0) + 1, micros))
 end
 
@@ -431,18 +439,17 @@ local function checkEpoch()
   if name == '' then return end -- the caller does not know the name, and nothing is stored under the key
   if hasLateQuiet then redis.call('HSET', S, 'quiet', quiet) end
   local info = redis.pcall('INFO', 'server')
-  local here, uptime = '', nil
+  local runID, uptime = '', nil
   if type(info) == 'string' then
-    here, uptime = info:match('run_id:(%x+)') or '', tonumber(info:match('uptime_in_seconds:(%d+)'))
+    runID, uptime = info:match('run_id:(%x+)') or '', tonumber(info:match('uptime_in_seconds:(%d+)'))
   end
-  noRunID = here == ''
-  if epoch and (noRunID or here == run) then return end
-  local restarted = run and run ~= ''
-  if ask.quarantine > 0 and (restarted or not epoch and uptime and uptime * 1000 < ask.quarantine + 1000) then
-    quiet = now + ask.quarantine
-  end
+  noRunID = runID == ''
+  if epoch and (noRunID or runID == run) then return end
+  local hasRestarted = run and run ~= ''
+  local isYoung = uptime and uptime * 1000 < ask.quarantine + 1000
+  if ask.quarantine > 0 and (hasRestarted or not epoch and isYoung) then quiet = now + ask.quarantine end
   epoch = id .. '-' .. digits(micros)
-  redis.call('HSET', S, 'format', FORMAT, 'name', name, 'epoch', epoch, 'run', here, 'quiet', quiet)
+  redis.call('HSET', S, 'format', FORMAT, 'name', name, 'epoch', epoch, 'run', runID, 'quiet', quiet)
   prolong(S, ask.quarantine + 60000, 0) -- S may be the only key that this step writes, so it gets its expiry here
   if INDEX then redis.call('ZREMRANGEBYSCORE', INDEX, '-inf', now) end
 end
@@ -455,10 +462,10 @@ local function publish(to, message) return redis.pcall('PUBLISH', channels .. to
 
 -- Makes an entry a holder; at is its place if it is queued.
 local function grant(r, id, at, use)
-  r.fence = after(fence)
+  r.fence = nextNumber(fence)
   r.since = digits(micros)
   r.slots = takeLowest(use, r.weight)
-  count(use, r)
+  addHolder(use, r)
   fence = r.fence
   if not ticket or r.ticket > ticket then ticket = r.ticket end
   redis.call('HSET', S, 'fence', fence, 'ticket', ticket)
@@ -494,7 +501,8 @@ local function tellFirst()
   for i = 0, redis.call('ZCARD', Q) - 1 do
     local at = redis.call('ZRANGE', Q, i, i)[1]
     local waiter = at:sub(33)
-    if publish(waiter, {recheck = wait}) ~= 0 then -- after an error the message may have been received
+    local receivers = publish(waiter, {recheck = wait})
+    if receivers ~= 0 then -- after an error, too, the waiter may have received the message
       if told then return end
       wait, told = math.max(wait, CHECK_AFTER), true
     elseif not told then
@@ -508,7 +516,8 @@ end
 -- is told to ask for its place. The caller may be among these waiters.
 local function wake()
   if quiet > now or redis.call('ZCARD', Q) == 0 then return end
-  local use, granted = inUse(), false -- inUse reads all holders, of which there may be thousands: once is enough
+  local use = inUse() -- only once, because it reads all holders, of which there may be thousands
+  local granted = false
   while true do
     local at = redis.call('ZRANGE', Q, 0, 0)[1]
     if not at then return end
@@ -560,7 +569,7 @@ local function evict(id, r)
   publish(id, {evicted = true})
 end
 
--- Returns an entry as answers have it.
+-- Returns an entry in the form that answers have.
 local function entryOf(state, id, moment, r)
   local age = math.max(math.floor((micros - tonumber(r.since)) / 1000), 0)
   local e = {state = state, id = id, age = age, left = msUntil(moment), record = r, by = evictorOf(id) or nil}
@@ -571,8 +580,8 @@ local function entryOf(state, id, moment, r)
   return e
 end
 
--- Returns the holders as answers have them.
-local function holding()
+-- Returns the holders in the form that answers have.
+local function listHolders()
   local entries, all = {}, redis.call('ZRANGE', H, 0, -1, 'WITHSCORES')
   for i = 1, #all, 2 do
     local isLive = tonumber(all[i + 1]) > now
@@ -597,8 +606,8 @@ local function rivals(at)
 end
 
 -- Evicts the entries that a newcomer replaces: the waiters in gone and, if it replaces running ones,
--- holders that do so too, the oldest first, until the newcomer fits beside the others. Returns them as
--- answers have them.
+-- holders that do so too, the oldest first, until the newcomer fits beside the others. Returns them in
+-- the form that answers have.
 local function replace(mine, gone)
   local stay = {}
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
@@ -606,7 +615,7 @@ local function replace(mine, gone)
   end
   local function room()
     local use = {sum = 0, limit = 0}
-    for _, v in ipairs(stay) do count(use, v.r) end
+    for _, v in ipairs(stay) do addHolder(use, v.r) end
     return fits(mine, use)
   end
   table.sort(stay, function(a, b) return (a.r.ticket or '') < (b.r.ticket or '') end)

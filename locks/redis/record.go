@@ -22,7 +22,7 @@ type record struct {
 	Ticket   int64             `json:"ticket,string"`
 	Fence    int64             `json:"fence,string"`
 	Since    int64             `json:"since,string"` // us since 1970, on the server's clock
-	Join     millis            `json:"join"`         // when it asked last, on the server's clock; 0 if it has no subscriber
+	Join     millis            `json:"join"`         // when it last joined, on the server's clock; 0 if it is not subscribed
 	Replace  locks.Replacement `json:"replace"`
 	Hold     millis            `json:"hold"` // counts from the grant
 	Slots    string            `json:"slots"`
@@ -38,7 +38,8 @@ func newRecord(r locks.Request) *record {
 	}
 }
 
-// readRecord parses a record that others may have written, and checks it.
+// readRecord parses a record that others may have written, and checks it. holds says that the entry is a holder,
+// which must have slots.
 func readRecord(text []byte, holds bool) (*record, error) {
 	var r record
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -47,15 +48,14 @@ func readRecord(text []byte, holds bool) (*record, error) {
 	return &r, r.check(holds)
 }
 
-// These constants limit what the script writes: tickets, fences and times in us, and times and
-// holds in ms.
+// These constants limit what the script writes.
 const (
-	maxNumber = 9_000_000_000_000_000
-	maxMoment = 90_000_000_000_000
-	maxHold   = math.MaxInt64/int64(time.Millisecond) + 1 // a hold is rounded up
+	maxNumber = 9_000_000_000_000_000                     // tickets, fences and times in us
+	maxMoment = 90_000_000_000_000                        // times in ms
+	maxHold   = math.MaxInt64/int64(time.Millisecond) + 1 // holds in ms, rounded up
 )
 
-// check returns a reason why golock cannot have written the record, or "". The script makes the
+// check returns why golock cannot have written the record, or nil if it can. The script makes the
 // same checks (flawOfRecord in queue.lua).
 func (r *record) check(holds bool) error {
 	for _, n := range [...]struct {
@@ -84,8 +84,8 @@ func (r *record) check(holds bool) error {
 	}
 	stored := locks.Stored{
 		Claim:   locks.Claim{Weight: r.Weight, Max: r.Max, Priority: r.Priority, Ticket: r.Ticket},
-		Replace: r.Replace, Holds: holds || len(slots) > 0, Slots: slots, Fence: r.Fence, TTL: r.TTL.duration(), Hold: r.Hold.duration(),
-		Moments: []int64{r.Since},
+		Replace: r.Replace, Holds: holds || len(slots) > 0, Slots: slots, Fence: r.Fence,
+		TTL: r.TTL.duration(), Hold: r.Hold.duration(), Moments: []int64{r.Since},
 	}
 	return stored.Check()
 }
@@ -99,7 +99,7 @@ func (r *record) grant(ref locks.Ref) locks.Grant {
 // millis is a number of ms.
 type millis int64
 
-// wholeMillis is a duration, rounded up to ms.
+// wholeMillis converts a duration, rounded up to ms.
 func wholeMillis(d time.Duration) millis { return millis((d + time.Millisecond - 1).Milliseconds()) }
 
 // duration converts a number of ms. It returns the longest duration if the number is too large.

@@ -27,12 +27,12 @@ func TestPassingReplies(t *testing.T) {
 		"ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write against a read only replica.",
 		"ERR max number of clients reached",
 	} {
-		if err := s.judgeReply(errorReply(text)); !lease.IsTemporary(err) {
+		if err := s.replyAsRefusal(errorReply(text)); !lease.IsTemporary(err) {
 			t.Errorf("%v does not pass", err)
 		}
 	}
 	for _, text := range []string{"NOPERM this user has no permissions", "ERR unknown command", "MOVED 1 127.0.0.1:1"} {
-		if err := s.judgeReply(errorReply(text)); lease.IsTemporary(err) {
+		if err := s.replyAsRefusal(errorReply(text)); lease.IsTemporary(err) {
 			t.Errorf("%v passes", err)
 		}
 	}

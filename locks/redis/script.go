@@ -40,7 +40,7 @@ type call struct {
 	Subscribed bool     `json:"subscribed"`
 	NoWait     bool     `json:"nowait"`
 	Within     []string `json:"within,omitempty"`
-	MaxQueue   *int     `json:"queue,omitempty"` // the largest number of waiters before this one; nil if there is no limit
+	MaxQueue   *int     `json:"queue,omitempty"` // see queue.Question.MaxQueue
 	By         string   `json:"by"`              // who asks; the evicted entries are told
 	Age        millis   `json:"age"`             // for the mode sweep
 	Quarantine millis   `json:"quarantine"`
@@ -80,8 +80,8 @@ type reply struct {
 	Flaws               []flaw // for an answer that is invalid, a list or a sweep
 }
 
-// read returns the record and the entries of a reply to an entry. An entry that begins or goes on
-// needs its record. A grant without slots is damaged.
+// read returns the record and the entries of a reply to an entry. It returns an error if the reply lacks a
+// record that the entry needs in order to wait or hold, or if a holder has no slots.
 func (r *reply) read(c call) (stored *record, entries []locks.Entry, err error) {
 	hasSlots := r.Verdict == queue.Granted || r.Verdict == queue.Held
 	if len(r.Record) == 0 && (hasSlots || r.Verdict == queue.Queued) {
@@ -103,7 +103,7 @@ func (r *reply) read(c call) (stored *record, entries []locks.Entry, err error) 
 // lock itself.
 type flaw struct{ ID, Why string }
 
-// invalid converts flaws.
+// invalid converts flaws of the lock with that name and key.
 func invalid(all []flaw, name string, key locks.Key) (entries []locks.InvalidEntry) {
 	for _, f := range all {
 		i := locks.InvalidEntry{Name: name, ID: f.ID, TTL: lease.DefaultTTL, Err: errors.New(f.Why)}
@@ -172,7 +172,7 @@ func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, 
 	err = decode(text, &r)
 	switch {
 	case err != nil:
-		// This is an outage, not a refusal: the answer may come from another server for the moment.
+		// This is an outage, not a refusal: what answers at the moment may not be the server.
 		return r, fmt.Errorf("%s: an answer that golock does not understand: %.200q: %w", keys[0], text, err)
 	case r.Verdict == "format":
 		err = fmt.Errorf("the lock is stored in format %s and this golock knows format %s: use the same version everywhere",
@@ -183,8 +183,9 @@ func (s *Store) run(ctx context.Context, on goredis.Scripter, c call) (r reply, 
 	}
 	if err != nil {
 		kind := lease.ForGood
-		if queue.Step(c.Mode).HasEntry() || c.Record != nil && c.Record.Ticket != 0 {
-			kind = lease.ForNewcomers // the entry got another answer before, so something has changed the state
+		hasEntry := queue.Step(c.Mode).HasEntry() || c.Record != nil && c.Record.Ticket != 0
+		if hasEntry { // it got another answer before, so somebody has changed the state
+			kind = lease.ForNewcomers
 		}
 		return r, &lease.Refusal{Err: err, Kind: kind}
 	}

@@ -22,11 +22,29 @@ local function queueUp(mine, at, before)
   return math.max(recheck, 1)
 end
 
+-- Whether a flaw stops newcomers. Those that hold or wait go on.
+local function hasFlaw()
+  noteFar()
+  local first = redis.call('ZRANGE', Q, 0, 0)[1]
+  if first then record(first:sub(33)) end -- notes its flaw
+  return next(flaws) ~= nil
+end
+
+-- Returns the innermost of the enclosing runs that hold a slot, or nil. The caller would wait for itself behind it.
+local function enclosingHolder()
+  local inside
+  for _, run in ipairs(ask.within or {}) do
+    if redis.call('ZSCORE', H, run) and alive(record(run), run) then inside = run end
+  end
+  return inside
+end
+
 local function join()
   local mine = ask.record
   mine.join = ask.subscribed and now or 0
   local old, stored = record(id)
-  local gone, evictor = redis.call('ZSCORE', G, id), evictorOf(id)
+  local gone = redis.call('ZSCORE', G, id) -- the entry has a tombstone
+  local evictor = evictorOf(id)
   if gone and evictor then return {verdict = 'evicted', by = evictor} end
   if stored then mine.ticket, mine.since = old.ticket, old.since end
   local isNew = mine.ticket == '0'
@@ -47,29 +65,20 @@ local function join()
     dequeueAll(id)
     flaws[id] = nil
   end
-  if isNew then mine.ticket, mine.since = after(ticket), digits(micros) end
+  if isNew then mine.ticket, mine.since = nextNumber(ticket), digits(micros) end
   local at = place(mine, id)
   local before = redis.call('ZLEXCOUNT', Q, '-', '(' .. at)
-  local use = inUse()
-  if isNew then -- a flaw does not stop those that wait already
-    noteFar()
-    local first = redis.call('ZRANGE', Q, 0, 0)[1]
-    if first then record(first:sub(33)) end
-    if next(flaws) then
-      if not gone then removeEntry(mine, id) end
-      return {verdict = 'invalid', name = name, flaws = listFlaws()}
-    end
+  local use = inUse() -- this also notes the flaws of holders
+  if isNew and hasFlaw() then
+    if not gone then removeEntry(mine, id) end
+    return {verdict = 'invalid', name = name, flaws = listFlaws()}
   end
   local function fitsNow() return not gone and before == 0 and quiet <= now and fits(mine, use) end
-  -- A run inside a holder of the same name would wait for itself.
-  local inside
-  for _, run in ipairs(ask.within or {}) do
-    if redis.call('ZSCORE', H, run) and alive(record(run), run) then inside = run end
-  end
+  local inside = enclosingHolder()
   local full, replaced = false, {}
   if isNew and not inside and not ask.nowait and (ask.queue or mine.replace ~= '') and not fitsNow() then
     local ahead = mine.replace ~= '' and rivals(at) or {}
-    if ask.queue and redis.call('ZCARD', Q) - #ahead >= ask.queue then
+    if ask.queue and redis.call('ZCARD', Q) - #ahead >= ask.queue then -- those ahead would be replaced
       full = true
     elseif not gone and mine.replace ~= '' then
       before = before - #ahead
@@ -84,14 +93,16 @@ local function join()
     answer.verdict = 'granted'
     return answer
   end
+  -- The rest of the quarantine, if nothing else is in the way of the caller.
   local quarantined = quiet > now and fits(mine, use) and msUntil(quiet) or 0
   if inside or ask.nowait or full then
-    if gone or (full and ask.queue > 0) then quarantined = 0 end
+    local isBehindWaiters = full and ask.queue > 0
+    if gone or isBehindWaiters then quarantined = 0 end
     -- In a quarantine the caller asks again. A caller with a tombstone may still have a hold.
     if quarantined == 0 and not gone then removeEntry(mine, id) end
     wake()
     return {verdict = inside and 'nested' or 'busy', inside = inside, full = full, quarantine = quarantined,
-      waiters = redis.call('ZCARD', Q), entries = listed(holding())}
+      waiters = redis.call('ZCARD', Q), entries = listed(listHolders())}
   end
   if gone then return {verdict = 'gone'} end
   answer.verdict, answer.place, answer.quarantine = 'waiting', before + 1, quarantined
@@ -102,7 +113,8 @@ end
 
 -- Prolongs a lease, or restores a holder that the store has forgotten.
 local function renew()
-  local gone, holds = redis.call('ZSCORE', G, id), redis.call('ZSCORE', H, id)
+  local gone = redis.call('ZSCORE', G, id) -- the entry has a tombstone
+  local holds = redis.call('ZSCORE', H, id)
   local mine, stored = record(id)
   local known = holds and stored
   if flaws[id] and not gone and not ask.record then
@@ -126,8 +138,8 @@ local function renew()
     redis.call('HSET', E, id, cjson.encode(mine))
   end
   if ask.mode == 'hold' then
-    local held = math.max(now - math.floor(tonumber(mine.since) / 1000), 0) -- a record's hold counts from the grant
-    mine.hold = math.min(held + ask.hold, MAXHOLD)
+    local sinceGrant = math.max(now - math.floor(tonumber(mine.since) / 1000), 0)
+    mine.hold = math.min(sinceGrant + ask.hold, MAXHOLD) -- a record's hold counts from the grant
     redis.call('HSET', E, id, cjson.encode(mine))
   end
   lease(mine, id)
@@ -167,7 +179,7 @@ local function evictEntry()
   return {verdict = exists and 'marked' or 'lost'}
 end
 
--- Makes a mode of a step of an entry that exists.
+-- Returns the function of a mode that makes a step of an entry that exists.
 local function existing(step)
   return function()
     bypassMemoryLimit()
@@ -181,7 +193,7 @@ end
 
 -- Lists the entries. It changes nothing.
 local function list()
-  local entries = holding()
+  local entries = listHolders()
   for _, waiter in ipairs(redis.call('ZRANGE', Q, 0, -1)) do
     local moment = redis.call('ZSCORE', D, waiter) or now + 1
     local isLive = tonumber(moment) > now
@@ -193,10 +205,10 @@ local function list()
   return {verdict = 'list', name = name, entries = listed(entries), flaws = listFlaws()}
 end
 
--- Removes flaws that no owner will mend. No process owns an entry without a valid ID. A lease or hold
--- that never ends gets the latest end that its record allows. A state that cannot be counted up begins
--- anew if nobody holds. The time of any other entry is left as it is: its owner may be alive, and write
--- its record again.
+-- Removes flaws that no owner will mend. An entry without a valid ID is removed, because no process owns
+-- it. A lease or hold that never ends gets the latest end that its record allows. A ticket or fence that
+-- cannot be counted up begins anew if nobody holds. The time of any other entry stays: its owner may be
+-- alive, and write its record again.
 local function sweepFlaws()
   local removed = 0
   local far = noteFar()
@@ -225,8 +237,8 @@ local function sweepFlaws()
   return removed
 end
 
--- Sweep is for unused names: every other step drops expired entries itself. It removes a name without a
--- state from the index.
+-- Removes expired entries and flaws. Sweep is for unused names: every other step drops expired entries
+-- itself. It removes a name without a state from the index.
 local function sweep()
   local removed = dropExpired(now - ask.age) + sweepFlaws() + replaced
   if INDEX and not format then removed = removed + redis.call('ZREM', INDEX, name) end

@@ -53,7 +53,9 @@ func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
 // distance returns how far away the server is. A renewal connects and runs the script.
 func (s *Store) distance() locks.Distance {
 	trips := 2
-	for _, isNeeded := range []bool{s.target.TLS, s.target.client.Password != "", s.target.client.DB != 0, s.target.replicas > 0} {
+	o := &s.target.client
+	needsTrip := []bool{s.target.TLS, o.Password != "", o.DB != 0, s.target.replicas > 0}
+	for _, isNeeded := range needsTrip {
 		if isNeeded {
 			trips++
 		}

@@ -15,11 +15,12 @@ import (
 // after a renewal. A waiter asks every TTL/3, a holder renews a little more often.
 func maxGrantAge(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/20 }
 
-// Sleep implements lease.Entry. It subscribes and returns when that is confirmed, because a wake-up
-// may have come before. When it is called again, it sleeps until a message tells of a grant or to
-// ask, or until the nap is over.
-func (e *entry) Sleep(ctx context.Context, nap queue.Nap, near func()) (a lease.Answer, sent locks.Instant, _ error) {
-	e.listening.Do(func() { go e.listen(0) })
+// Sleep implements lease.Entry. The first call subscribes and returns when that is confirmed, because a wake-up
+// may have come before. Later calls sleep until a message has a grant or makes the entry ask, or until the nap is
+// over.
+func (e *entry) Sleep(ctx context.Context, nap queue.Nap, onNext func()) (a lease.Answer, sent locks.Instant, _ error) {
+	const atOnce = 0
+	e.listening.Do(func() { go e.listen(atOnce) })
 	ctx, cancel := context.WithTimeout(ctx, nap.For)
 	defer cancel()
 	for {
@@ -35,7 +36,7 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, near func()) (a lease.
 				a, sent = e.accept(m)
 				return a, sent, nil
 			}
-			near() // the entry in front has its turn
+			onNext() // the first waiter has its turn
 			ctx, cancel = context.WithTimeout(ctx, m.Recheck.duration())
 			defer cancel()
 		}
@@ -48,20 +49,27 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, near func()) (a lease.
 func (e *entry) accept(m *message) (a lease.Answer, sent locks.Instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r, err := readRecord(m.Record, true)
-	if err != nil || r.Join != e.record.Join || e.store.target.replicas > 0 ||
-		e.store.clock().Sub(e.asked) > maxGrantAge(e.ttl) {
+	const holds = true
+	r, err := readRecord(m.Record, holds)
+	if err != nil || e.store.target.replicas > 0 {
+		return a, 0
+	}
+	isAnswer := r.Join == e.record.Join
+	isRecent := e.store.clock().Sub(e.asked) <= maxGrantAge(e.ttl)
+	if !isAnswer || !isRecent {
 		return a, 0
 	}
 	e.learn(m.Epoch, r)
-	return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Granted}, Grant: r.grant(e.ref), TTL: e.ttl, Distance: e.store.distance(), Epoch: m.Epoch}, e.asked
+	a.Verdict, a.Epoch = queue.Granted, m.Epoch
+	a.Grant, a.TTL, a.Distance = r.grant(e.ref), e.ttl, e.store.distance()
+	return a, e.asked
 }
 
 // listenDelay is the time before a holder subscribes. Most short commands have ended by then.
 const listenDelay = 100 * time.Millisecond
 
-// Events implements lease.Entry. If the connection has gone, the server may have gone too. A new
-// connection may have missed a message. Both are reasons to renew.
+// Events implements lease.Entry. The listener sends a hint when its connection is lost, because the server may be
+// gone too, and when it has a new one, which may have missed a message.
 func (e *entry) Events() <-chan struct{} {
 	e.listening.Do(func() { go e.listen(listenDelay) })
 	return e.events

@@ -30,24 +30,24 @@ func (s *Store) tableText() string {
 
 // firstRow selects the values of the table's first row.
 func firstRow(server string, quarantine, made int64) string {
-	return fmt.Sprintf("SELECT '' AS lock_key,'' AS entry_id,'%c' AS state,'%s' AS servers,%d AS quiet,%d AS made,%d AS format",
-		tableRow, escape(server, maxServer), quarantine, made, format)
+	return fmt.Sprintf("SELECT '' AS lock_key,'' AS entry_id,'%c' AS state,'%s' AS servers,%d AS quiet,%d AS made,"+
+		"%d AS format", tableRow, escape(server, maxServer), quarantine, made, format)
 }
 
 func (s *Store) insertFirst(row string) string {
 	return "INSERT INTO " + s.table + " (lock_key,entry_id,state,servers,quiet,made,format) " + row
 }
 
-// DDL is what makes the table, for an administrator to run where golock's user
-// may not.
+// DDL returns the statements that make the table. An administrator runs them where golock's user may not.
 func (s *Store) DDL() string {
 	return s.tableText() + ";\n" + s.insertFirst(firstRow("", 0, 0)) + ";"
 }
 
-// write changes something outside a step. It is no error if what it makes exists already.
+// write runs a text that writes outside a step. If what the text makes exists already, isMade is false and err is
+// nil.
 func (c *session) write(ctx context.Context, text string) (isMade bool, err error) {
 	_, err = c.ask(ctx, "ROLLBACK;"+c.store.dialect.Single+text)
-	if c.store.verdict(err) == Exists {
+	if c.store.kindOf(err) == Exists {
 		return false, nil
 	}
 	return err == nil, err
@@ -59,31 +59,43 @@ func (c *session) makeName(ctx context.Context, q *question) (isMade bool, err e
 		c.store.table, q.key, nameRow, escape(q.name, maxInfo)))
 }
 
-// makeTable makes the table at its first use, or only its own row if somebody has deleted
-// that, most likely with all others. A second, empty table, the mark, shows that this is not
-// the first use: somebody has dropped the table, perhaps under running jobs. Then nothing is
-// granted until these have renewed or had to stop.
-func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) (isMade bool, err error) {
-	s := c.store
-	mark, lost := s.quote(s.markName()), onlyRow
-	if !onlyRow {
-		_, err := c.ask(ctx, "SELECT COUNT(*) FROM "+mark, oneNumber)
-		if err != nil && s.verdict(err) != NoTable {
-			return false, err
-		}
-		lost = err == nil
-	}
+// newFirstRow selects the values for a first row that is made now. isLost says that the table was there before,
+// and has lost its rows, perhaps under running jobs. Then nothing is granted until these have renewed or had to
+// stop.
+func (c *session) newFirstRow(ctx context.Context, q *question, isLost bool) (string, error) {
 	f, err := c.askFacts(ctx)
+	if err != nil {
+		return "", err
+	}
+	quarantine := int64(0)
+	if isLost {
+		quarantine = f.now + micros(max(c.store.target.Quarantine, q.row.ttl))
+	}
+	return firstRow(f.server, quarantine, f.now), nil
+}
+
+// makeTableRow makes the table's own row again. Somebody has deleted it, most likely with all others.
+func (c *session) makeTableRow(ctx context.Context, q *question) (isMade bool, err error) {
+	const isLost = true
+	row, err := c.newFirstRow(ctx, q, isLost)
 	if err != nil {
 		return false, err
 	}
-	quarantine := int64(0)
-	if lost {
-		quarantine = f.now + micros(max(s.target.Quarantine, q.row.ttl))
+	return c.write(ctx, c.store.insertFirst(row))
+}
+
+// makeTable makes the table, and a second, empty one: the mark. If the mark exists already, this is not the first
+// use: somebody has dropped the table.
+func (c *session) makeTable(ctx context.Context, q *question) (isMade bool, err error) {
+	s := c.store
+	_, err = c.ask(ctx, s.markCheck(), oneNumber)
+	if err != nil && s.kindOf(err) != NoTable {
+		return false, err
 	}
-	row := firstRow(f.server, quarantine, f.now)
-	if onlyRow {
-		return c.write(ctx, s.insertFirst(row))
+	isLost := err == nil
+	row, err := c.newFirstRow(ctx, q, isLost)
+	if err != nil {
+		return false, err
 	}
 	text := s.tableText() + ";" + s.insertFirst(row)
 	if s.dialect.CreateAsSelect {
@@ -91,7 +103,7 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) (isM
 	}
 	isMade, err = c.write(ctx, text)
 	switch {
-	case s.verdict(err) == NoRight:
+	case s.kindOf(err) == NoRight:
 		return false, &lease.Refusal{
 			Kind: q.refusalKind(),
 			Err:  fmt.Errorf("the table %s does not exist and the user may not make it: %w", s.target.table, err),
@@ -100,26 +112,35 @@ func (c *session) makeTable(ctx context.Context, q *question, onlyRow bool) (isM
 	case err != nil:
 		return false, err
 	}
-	_, err = c.write(ctx, "CREATE TABLE IF NOT EXISTS "+mark+" (made BIGINT PRIMARY KEY)")
-	if err == nil { // or something else has its name
-		_, err = c.ask(ctx, "SELECT COUNT(*) FROM "+mark, oneNumber)
+	c.makeMark(ctx)
+	return isMade, nil
+}
+
+// makeMark makes the mark. If that fails, a warning says so.
+func (c *session) makeMark(ctx context.Context) {
+	s := c.store
+	_, err := c.write(ctx, "CREATE TABLE IF NOT EXISTS "+s.quote(s.markName())+" (made BIGINT PRIMARY KEY)")
+	if err == nil { // what has the name may be no table that can be read
+		_, err = c.ask(ctx, s.markCheck(), oneNumber)
 	}
 	if err != nil {
 		text := fmt.Sprintf("the table %s could not be made (%v): %s", s.markName(), err, s.unmarked())
 		s.noMark.Store(&text)
 	}
-	return isMade, nil
 }
 
-// markName is the table that says that the store's own has been made before.
+// markName is the name of the table that shows that golock's table has been made before.
 func (s *Store) markName() string { return s.target.table + "_made" }
 
-// unmarked says what it means that the mark is missing.
+// markCheck returns the statement that fails if the mark does not exist.
+func (s *Store) markCheck() string { return "SELECT COUNT(*) FROM " + s.quote(s.markName()) }
+
+// unmarked returns, for the user, what can happen if the mark is missing.
 func (s *Store) unmarked() string {
 	return "if " + s.target.table + " is dropped under running jobs, others may be let in beside them"
 }
 
-// facts asks the server what it says of itself.
+// askFacts asks the server what it says of itself.
 func (c *session) askFacts(ctx context.Context) (facts, error) {
 	answers, err := c.ask(ctx, "SELECT "+c.store.factColumns(), shape{factCount, 1})
 	if err != nil {

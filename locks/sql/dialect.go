@@ -17,9 +17,9 @@ type Dialect struct {
 	Port    string   // the port of a URL that has none
 	Quote   string   // stands before and after an identifier
 
-	// Begin opens a transaction each statement of which reads what others have committed
-	// before it. The server ends it when a lock is not to be had in 2 s, or when its
-	// client says nothing for 1 s: the name's row is held for a few round trips only, and
+	// Begin opens a transaction in which each statement reads what others have committed
+	// before it. The server ends the transaction if it does not get a lock within 2 s, or if
+	// the client says nothing for 1 s: the name's row is locked for a few round trips only, and
 	// a release, which may take 2 s, must succeed after a client that stalls.
 	Begin string
 
@@ -28,8 +28,9 @@ type Dialect struct {
 	// setting for one transaction.
 	Commit, Later string
 
-	// Single comes before what is written outside a step, in place of a transaction: those of
-	// the session may only read. It need not outlive a crash before a later Commit does.
+	// Single comes before a text that writes outside a step, without Begin. It permits writing,
+	// even where transactions are read-only by default. A crash may undo what the text has
+	// written, until a later Commit.
 	Single string
 
 	// Table makes the table %[1]s with the columns %[2]s, and its index of the columns %[3]s. Text
@@ -40,15 +41,15 @@ type Dialect struct {
 	// nobody sees one without the other. Otherwise a transaction does.
 	CreateAsSelect bool
 
-	// TryCreate tries whether the user may make the table %[1]s, and makes none. There is no
-	// table %[2]s.
+	// TryCreate tries whether the user may make the table %[1]s, and makes none. %[2]s is the
+	// name of a table that does not exist.
 	TryCreate string
 
 	// Clock is the server's clock as an expression: an integer, in us since 1970, read
 	// when its statement runs.
 	Clock string
 
-	// NotHex is the condition that a text %s has something else than the digits 0-9 and a-f.
+	// NotHex is the condition that a text %s has other characters than the digits 0-9 and a-f.
 	NotHex string
 
 	// Facts is five expressions: which server this is, when it was started (us since
@@ -56,12 +57,13 @@ type Dialect struct {
 	// connections it may wake), and how many connections the server allows.
 	Facts string
 
-	// InUse is a statement that gives the number of connections that the user may have, or another text, and
-	// the number of connections that the server has.
+	// InUse is a statement that gives a row of two columns. The first is the number of connections that the
+	// user may have; any other text says that the user has no such limit. The second is the number of
+	// connections that the server has.
 	InUse string
 
-	// Release writes the text that gives up an exclusive slot in one round trip. IsServer is the condition
-	// that the connection has a number, at a server that was started then.
+	// Release writes the text that gives up an exclusive slot in one round trip. IsServer returns the condition
+	// that the connection has the number conn, at a server that was started at that time (see Facts).
 	Release  func(r Release) string
 	IsServer func(conn, start int64) string
 
@@ -76,13 +78,13 @@ type Dialect struct {
 	// meaning fits is Transient.
 	Errors []Meaning
 
-	// Code is the server's code of an error, or a text for one of the client library's.
+	// Code returns the server's code of an error, or a text that stands for an error of the client library.
 	Code func(err error) string
 
 	// Connect opens a connection to one of the target's hosts ("HOST:PORT", or the socket).
-	// number is the connection's at the server, as the server told it at the login; 0 if it
-	// does not. Behind a pooler or proxy Facts gives another one. connected is called when the
-	// server is there, before the login (network.Reach).
+	// number is the number of the connection, as the server told it at the login; 0 if it did
+	// not. Behind a pooler or proxy Facts gives another number. Connect calls connected when the
+	// server can be reached, before the login (network.Reach).
 	Connect func(ctx context.Context, t *Target, host string, connected func()) (c Conn, number int64, err error)
 
 	// Examine looks at the settings of the server that a promise depends on.
@@ -116,7 +118,7 @@ type Conn interface {
 // Rows are the rows that one statement gave. NULL is the empty text.
 type Rows [][]string
 
-// maxFields is how many fields an answer may have. 10,000 entries have a sixth of that.
+// maxFields is the largest number of fields of an answer. 10,000 entries have a sixth of that.
 const maxFields = 1 << 20
 
 // Collector collects the answer to Run. It limits the number of fields, as each takes memory
@@ -143,29 +145,29 @@ func (c *Collector) Row(fields int) ([]string, error) {
 // ReplicaHint is the hint about a server that refuses to write.
 const ReplicaHint = "if it is a replica, name the primary: only that grants slots"
 
-// Verdict is what an error of the server means.
-type Verdict int
+// ErrorKind says what an error of the server means for the next attempt.
+type ErrorKind int
 
-// The verdicts.
+// The kinds of errors.
 const (
-	Transient    Verdict = iota // another attempt may succeed
-	AtOnce                      // another attempt may succeed without a pause
-	Refused                     // another attempt fails too
-	Passing                     // the server answers, and another attempt may succeed after a pause
-	ForNewcomers                // another attempt may succeed, but not soon: only holders and waiters try again
-	Standby                     // the server may not write: another one may be the primary
-	NoTable                     // the table does not exist
-	OtherTable                  // the table has other columns
-	Exists                      // what the statement was to make exists already
-	NoRight                     // the user may not do this
+	Transient    ErrorKind = iota // another attempt may succeed
+	AtOnce                        // another attempt may succeed without a pause
+	Refused                       // another attempt fails too
+	Passing                       // the server answers, and another attempt may succeed after a pause
+	ForNewcomers                  // another attempt may succeed, but not soon: only holders and waiters try again
+	Standby                       // the server may not write: another one may be the primary
+	NoTable                       // the table does not exist
+	OtherTable                    // the table has other columns
+	Exists                        // what the statement was to make exists already
+	NoRight                       // the user may not do this
 )
 
-// Meaning is what errors mean whose codes begin with one of the given texts. The hint says what the user can do.
+// Meaning gives a kind, and a hint for the user, to the errors whose codes begin with one of some texts.
 type Meaning struct {
-	verdict Verdict
-	hint    string
-	codes   []string
+	kind  ErrorKind
+	hint  string
+	codes []string
 }
 
-// Errors makes a Meaning.
-func Errors(v Verdict, hint string, codes ...string) Meaning { return Meaning{v, hint, codes} }
+// Errors makes a Meaning. Each of codes is the beginning of a code (Dialect.Code). The hint may be empty.
+func Errors(kind ErrorKind, hint string, codes ...string) Meaning { return Meaning{kind, hint, codes} }

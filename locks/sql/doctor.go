@@ -52,18 +52,18 @@ func (x *Examination) Ask(ctx context.Context, text string) ([]Rows, error) {
 	return x.session.askAny(bound, text)
 }
 
-// hasTable reports whether golock's table can be tested, which tells what else is wrong
-// with it. golock doctor does not make it. Its text is given in any case.
+// hasTable judges whether golock's table exists. It returns whether the table can be tested with a lock. golock
+// doctor does not make the table, but shows the statements that do.
 func (x *Examination) hasTable(ctx context.Context) bool {
 	s := x.session.store
 	answers, err := x.Ask(ctx, "SELECT format FROM "+s.table+" WHERE lock_key='' AND entry_id=''")
-	verdict := s.verdict(err)
-	if err != nil && verdict != NoTable {
+	kind := s.kindOf(err)
+	if err != nil && kind != NoTable {
 		return true
 	}
 	var refused error
-	if verdict == NoTable {
-		refused = x.mayCreate(ctx)
+	if kind == NoTable {
+		refused = x.tryCreate(ctx)
 	}
 	isEmpty := len(answers) != 1 || len(answers[0]) == 0
 	level := x.Judge("table",
@@ -76,7 +76,7 @@ func (x *Examination) hasTable(ctx context.Context) bool {
 			Text: s.DDL(),
 		},
 		locks.Row{
-			When: verdict == NoTable, Level: locks.Note,
+			When: kind == NoTable, Level: locks.Note,
 			What: s.target.table + " does not exist yet; the first run makes it",
 			Why:  "until then rights and times cannot be tested here",
 			Text: s.DDL(),
@@ -92,27 +92,28 @@ func (x *Examination) hasTable(ctx context.Context) bool {
 	return level == locks.OK
 }
 
-// mayCreate says, without making it, why the user cannot make the table, which does not exist.
-func (x *Examination) mayCreate(ctx context.Context) error {
+// tryCreate returns the error with which the server would refuse to make the table, which does not exist, or
+// nil. It does not make the table.
+func (x *Examination) tryCreate(ctx context.Context) error {
 	s := x.session.store
 	nothing := s.quote(fmt.Sprintf("%s_%x", s.target.table, rand.Uint32()))
 	_, err := x.Ask(ctx, fmt.Sprintf(s.dialect.TryCreate, s.table, nothing))
-	switch s.verdict(err) {
+	switch s.kindOf(err) {
 	case NoTable, Exists: // Exists means that somebody has made it in between
 		return nil
 	}
 	return err
 }
 
-// mark finds out whether a table that is dropped would be known for that. Where golock may not
-// make it again, its loss is noticed anyhow.
+// mark judges whether the mark exists, by which golock notices that its table was dropped. Where golock may not
+// make the table again, it notices that without the mark.
 func (x *Examination) mark(ctx context.Context) {
 	s := x.session.store
 	name := s.quote(s.markName())
 	_, err := x.Ask(ctx, "SELECT COUNT(*) FROM "+name)
-	isMissing := s.verdict(err) == NoTable
+	isMissing := s.kindOf(err) == NoTable
 	if isMissing {
-		isMissing = x.mayCreate(ctx) == nil
+		isMissing = x.tryCreate(ctx) == nil
 	}
 	x.Judge("mark", locks.Row{
 		When: isMissing, Level: locks.Note,
@@ -123,7 +124,7 @@ func (x *Examination) mark(ctx context.Context) {
 	})
 }
 
-// takeTestLock does what a run does, and removes the name's rows.
+// takeTestLock takes a test lock, and judges whether its rows can be removed afterwards.
 func (x *Examination) takeTestLock(ctx context.Context, ttl time.Duration) {
 	s := x.session.store
 	f, err := locks.TryTestLock(ctx, s, ttl, s.target.Quarantine)
@@ -136,7 +137,7 @@ func (x *Examination) takeTestLock(ctx context.Context, ttl time.Duration) {
 	})
 }
 
-// wakeUp tells whether connections are the server's own.
+// wakeUp judges whether waiters can be woken: a pooler or proxy prevents that.
 func (x *Examination) wakeUp() {
 	s := x.session.store
 	if s.target.waiters != 0 && s.noNotify.Load() {
@@ -156,7 +157,8 @@ func (x *Examination) wakeUp() {
 	)
 }
 
-// Settings asks for rows of a name and a value. A server that does not show them is noted.
+// Settings sends statements that give rows of two columns, the name and the value of a setting. It returns the
+// values by the names in lower case. If the server refuses, Settings adds a finding and returns the error.
 func (x *Examination) Settings(ctx context.Context, text string) (all map[string]string, err error) {
 	answers, err := x.Ask(ctx, text)
 	if err != nil {
@@ -174,7 +176,8 @@ func (x *Examination) Settings(ctx context.Context, text string) (all map[string
 	return all, err
 }
 
-// Version judges that of the server.
+// Version judges the version of the server. product comes before the version in the finding; least is the oldest
+// version for which golock is made.
 func (x *Examination) Version(product, version, least string) {
 	var is, want [2]int
 	what := product + locks.Printable(version, 60)
@@ -190,17 +193,18 @@ func (x *Examination) Version(product, version, least string) {
 	)
 }
 
-// Forgotten says what it means that a server can lose what it has committed.
+// Forgotten returns, for the user, what happens to locks if a server loses what it has committed.
 func (x *Examination) Forgotten() string {
 	return fmt.Sprintf("slots that were given last are forgotten. Who holds one puts it back with the next renewal, "+
 		"after a third of the TTL at most; for %v after the restart (?quarantine=) nothing is granted, "+
 		"but then another run may be let in. What --hold keeps is lost", x.session.store.target.Quarantine)
 }
 
-// Waiters is how many waiters of a name keep a connection.
+// Waiters returns how many waiters of a name keep a connection.
 func (x *Examination) Waiters() int { return x.session.store.keptConns() }
 
-// Room judges how many connections there may be.
+// Room judges how many more connections there may be. most is the largest number, 0 if it is not known; used is
+// the present number.
 func (x *Examination) Room(most, used int) {
 	waiters := x.Waiters()
 	what := fmt.Sprintf("at most %d, %d in use; up to %d waiters of each name keep one, and each holder that renews",

@@ -25,7 +25,7 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return ref.In(s.list(ctx, " AND lock_key='"+ref.Key.String()+"'"))
 }
 
-// list returns the live entries that fit a condition, which may be empty. It locks and changes nothing.
+// list returns the live entries that fit a condition: " AND ...", or "" for all. It locks and changes nothing.
 func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err error) {
 	var invalid []locks.InvalidEntry
 	c := &session{store: s}
@@ -33,7 +33,8 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 	name := "(SELECT LEFT(n.name,766) FROM " + s.table + " n WHERE n.lock_key=e.lock_key AND n.entry_id='')"
 	rows := " FROM " + s.table + " e WHERE entry_id<>''" + of + " AND state<>'G'"
 	text := func(columns string) string {
-		return "SELECT lock_key," + name + "," + s.dialect.Clock + "," + columns + rows + " ORDER BY lock_key,state,ord,entry_id"
+		return "SELECT lock_key," + name + "," + s.dialect.Clock + "," + columns + rows +
+			" ORDER BY lock_key,state,ord,entry_id"
 	}
 	err = c.retryCall(ctx, func(ctx context.Context) error {
 		entries, invalid = nil, nil
@@ -72,7 +73,7 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 	return entries, err
 }
 
-// entry returns a row as the contract shows it. now is the server's time.
+// entry converts the row of an entry. name and key are those of its lock; now is the server's time.
 func (r *row) entry(name, key string, now int64) locks.Entry {
 	e := locks.Entry{
 		Name: name, State: locks.Waiting, Claim: r.Claim,

@@ -16,18 +16,18 @@ import (
 // A holder's connection stays open while somebody waits, or while at most half of the server's are in use, so
 // that the slot is renewed and handed on without connecting first. Otherwise it is open for a moment after
 // the grant and each renewal: most short commands have ended by then. Of many holders of one name none
-// keeps it. If connecting would take most of an attempt, as the server is so far away, it stays open while the
-// server has room.
+// keeps its connection. If the server is so far away that connecting would take most of an attempt, the
+// connection stays open while the server has room.
 type entry struct {
 	session
 	ref locks.Ref
 
 	// The session's mutex guards what follows.
 	question
-	idleTimer *time.Timer // closes the connection of a holder
+	idleTimer *time.Timer // closes the connection of a holder; nil before the first use
 }
 
-// idleLimit is how long a holder's connection is kept in any case.
+// idleLimit is how long a holder keeps its connection in any case.
 const idleLimit = time.Second
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
@@ -49,58 +49,65 @@ func (s *Store) newEntry(r locks.Request) *entry {
 	return e
 }
 
-// Ask implements lease.Entry. A waiter beyond the first places only prolongs its place and counts who is
-// ahead (prolongPlace).
+// Ask implements lease.Entry.
 func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent locks.Instant, err error) {
-	err = e.guard(func() error {
-		e.Step, e.Entry = step, e.row.Entry
-		limit := lease.AttemptLimit(e.row.ttl, e.store.distance())
-		if e.isNew() {
-			limit = max(limit, e.store.target.newcomerAttempt())
-		}
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		sent = locks.BootTime()
-		if step == queue.Join && e.prolongPlace(ctx, &a) {
-			return nil
-		}
-		isDone, doubtful := false, false
-		if step == queue.Release {
-			isDone, doubtful = e.handOver(ctx, limit, &a)
-		}
-		if isDone {
-			return nil
-		}
-		t, err := e.makeStep(ctx, &e.question)
-		if err == nil && t.sent > 0 {
-			sent = t.sent
-		}
-		if err == nil && t.answer.Verdict == queue.Granted && locks.BootTime().Sub(sent) > e.row.ttl/2 {
-			err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
-		}
-		if err != nil {
-			// There is no connection to be woken over. Without a place the next attempt is a step,
-			// and the pause before it is kept.
-			e.row.conn, e.place, e.isCrowded = 0, 0, true
-			return err
-		}
-		a = t.answer
-		a.Doubtful = a.Doubtful || doubtful
-		if t.own != nil {
-			e.name, e.Epoch, e.row = t.name.name, a.Epoch, *t.own
-			e.learn(a.Place, t.name.moved, t.pace)
-			e.addGrant(&a)
-		}
-		isFar := e.isFar()
-		switch {
-		case a.Verdict == queue.Granted, a.Verdict == queue.Held && (t.hasFewHolders() || isFar):
-			e.keepOpen(t.hasFewHolders() || isFar, t.hasFewHolders() && t.hasWaiters())
-		case step.Renews():
-			e.closeConn()
-		}
-		return nil
+	err = e.guard(func() (err error) {
+		a, sent, err = e.attempt(ctx, step)
+		return err
 	})
 	return a, sent, err
+}
+
+// attempt makes one attempt at a step. A waiter beyond the first places only prolongs its place and counts who
+// is ahead (prolongPlace). A release first tries a single text (handOver). The caller has locked the
+// session.
+func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, sent locks.Instant, err error) {
+	e.Step, e.Entry = step, e.row.Entry
+	limit := lease.AttemptLimit(e.row.ttl, e.store.distance())
+	if e.isNew() {
+		limit = max(limit, e.store.target.newcomerAttempt())
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	sent = locks.BootTime()
+	isDone, isDoubtful := false, false
+	switch step {
+	case queue.Join:
+		isDone = e.prolongPlace(ctx, &a)
+	case queue.Release:
+		isDone, isDoubtful = e.handOver(ctx, limit, &a)
+	}
+	if isDone {
+		return a, sent, nil
+	}
+	t, err := e.makeStep(ctx, &e.question)
+	if err == nil && t.sent > 0 {
+		sent = t.sent
+	}
+	if err == nil && t.answer.Verdict == queue.Granted && locks.BootTime().Sub(sent) > e.row.ttl/2 {
+		err = lease.NoAnswer{} // too late to start a command: the next answer prolongs the lease
+	}
+	if err != nil {
+		// There is no connection to be woken over. Without a place the next attempt is a step,
+		// and the pause before it is kept.
+		e.row.conn, e.place, e.isCrowded = 0, 0, true
+		return a, sent, err
+	}
+	a = t.answer
+	a.Doubtful = a.Doubtful || isDoubtful
+	if t.own != nil {
+		e.name, e.Epoch, e.row = t.name.name, a.Epoch, *t.own
+		e.learn(a.Place, t.name.moved, t.pace)
+		e.addGrant(&a)
+	}
+	mayKeep := t.hasFewHolders() || e.isFar()
+	switch {
+	case a.Verdict == queue.Granted, a.Verdict == queue.Held && mayKeep:
+		e.keepOpen(mayKeep, t.hasFewHolders() && t.hasWaiters())
+	case step.Renews():
+		e.closeConn()
+	}
+	return a, sent, nil
 }
 
 // isFar reports whether connecting takes so long that each renewal would be at the limit of an attempt.
@@ -115,25 +122,34 @@ func (e *entry) addGrant(a *lease.Answer) {
 	a.Grant = locks.Grant{Ref: e.ref, Slots: e.row.Slots, Fence: e.row.Fence}
 }
 
-// keepLimit is how long an unused connection is kept. Firewalls forget a connection that is silent for longer,
-// and the dialect of MySQL has the server end it.
+// keepLimit is how long a holder keeps an unused connection at most. Firewalls forget a connection that is
+// silent for longer, and the dialect of MySQL makes the server end it.
 const keepLimit = 45 * time.Second
 
-// keepOpen keeps a holder's connection for idleLimit. If few hold, it is then kept for a TTL, in which the
-// next renewal comes, as long as others wait or the server has room.
-func (e *entry) keepOpen(fewHold, othersWait bool) {
+// keepOpen keeps a holder's connection for idleLimit. If the holder may keep it, the connection stays open until
+// after the next renewal, as long as the slot is awaited or the server has room.
+func (e *entry) keepOpen(mayKeep, isAwaited bool) {
 	switch {
-	case !fewHold:
-		e.closeIn(idleLimit, func() bool { return false })
-	case othersWait:
-		e.closeIn(min(e.row.ttl, keepLimit), func() bool { return false })
+	case !mayKeep:
+		e.closeIn(idleLimit)
+	case isAwaited:
+		e.closeAfterRenewal()
 	default:
-		e.closeIn(idleLimit, e.hasRoom)
+		e.closeUnless(e.hasRoom, idleLimit)
 	}
 }
 
-// closeIn closes the connection after a time. If it may stay, it is closed a TTL later.
-func (e *entry) closeIn(d time.Duration, mayStay func() bool) {
+// closeAfterRenewal closes the connection after a TTL, in which the next renewal comes.
+func (e *entry) closeAfterRenewal() { e.closeIn(min(e.row.ttl, keepLimit)) }
+
+// closeIn closes the connection after a time.
+func (e *entry) closeIn(d time.Duration) {
+	never := func() bool { return false }
+	e.closeUnless(never, d)
+}
+
+// closeUnless closes the connection after a time, unless it may stay then: then it is closed a TTL later.
+func (e *entry) closeUnless(mayStay func() bool, d time.Duration) {
 	if e.idleTimer != nil {
 		e.idleTimer.Stop()
 	}
@@ -145,7 +161,7 @@ func (e *entry) closeIn(d time.Duration, mayStay func() bool) {
 		switch {
 		case e.idleTimer != timer || e.conn == nil: // the connection was used since, or is closed
 		case mayStay():
-			e.closeIn(min(e.row.ttl, keepLimit), func() bool { return false })
+			e.closeAfterRenewal()
 		default:
 			e.closeConn()
 		}
@@ -172,8 +188,9 @@ func (e *entry) hasRoom() bool {
 	var used int64
 	err = scan(answers[0][0], &limit, &used)
 	allowed := e.store.maxConns.Load()
-	if n, ofUser := strconv.ParseInt(limit, 10, 64); ofUser == nil {
-		allowed = min(allowed, n)
+	ofUser, notNumber := strconv.ParseInt(limit, 10, 64)
+	if notNumber == nil {
+		allowed = min(allowed, ofUser)
 	}
 	return err == nil && used <= allowed/2
 }
@@ -185,7 +202,7 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (a lease.Ans
 		if e.row.State == queue.Holding {
 			a.Verdict, a.Epoch = queue.Granted, e.Epoch
 			e.addGrant(&a)
-			e.keepOpen(true, true)
+			e.closeAfterRenewal()
 		}
 		return err
 	})

@@ -17,23 +17,23 @@ var (
 	errNoTableRow = errors.New("the table has no row of its own") // somebody has deleted it, most likely with all others
 )
 
-// diagnose returns what an error means, and a hint for the user.
-func (s *Store) diagnose(err error) (v Verdict, hint string) {
+// kindAndHint returns the kind of an error, which may be nil, and a hint for the user.
+func (s *Store) kindAndHint(err error) (kind ErrorKind, hint string) {
 	if err == nil || lease.IsFinal(err) {
 		return Transient, ""
 	}
 	if hint, bad := network.TLSHint(err); bad {
 		return Refused, hint
 	}
-	return s.dialect.Judge(err)
+	return s.dialect.KindOf(err)
 }
 
-// Judge returns what an error of the server means, and a hint for the user.
-func (d *Dialect) Judge(err error) (v Verdict, hint string) {
+// KindOf returns the kind of an error of the server, and a hint for the user.
+func (d *Dialect) KindOf(err error) (kind ErrorKind, hint string) {
 	code := d.Code(err)
 	for _, m := range d.Errors {
 		if slices.ContainsFunc(m.codes, func(begin string) bool { return strings.HasPrefix(code, begin) }) {
-			return m.verdict, m.hint
+			return m.kind, m.hint
 		}
 	}
 	if network.IsTurnedAway(err) {
@@ -42,18 +42,18 @@ func (d *Dialect) Judge(err error) (v Verdict, hint string) {
 	return Transient, ""
 }
 
-func (s *Store) verdict(err error) Verdict {
-	v, _ := s.diagnose(err)
-	return v
+func (s *Store) kindOf(err error) ErrorKind {
+	kind, _ := s.kindAndHint(err)
+	return kind
 }
 
 // asRefusal turns an error of the server into a Refusal. changed is the kind for what somebody else may
 // undo: a missing right, or a table of another version. An attempt that ran out of time becomes a
 // NoAnswer. Any other error is returned as it is: the server may not have been reached.
 func (s *Store) asRefusal(err error, changed lease.RefusalKind) error {
-	verdict, hint := s.diagnose(err)
+	errorKind, hint := s.kindAndHint(err)
 	kind := lease.ForGood
-	switch verdict {
+	switch errorKind {
 	case Refused:
 	case Passing, AtOnce: // AtOnce comes here after enough attempts
 		kind = lease.Passing

@@ -18,7 +18,7 @@ import (
 //   - the holder is the only holder, its row is as it was granted, and the epoch is the holder's;
 //   - neither the name nor the table is in quarantine;
 //   - the first waiter, if there is one, asks for the exclusive slot too, is not overdue, and can be woken from
-//     this connection: another one has to be given a time to come for the slot (queue.Outcome.Due).
+//     this connection. (A waiter that cannot be woken must ask by itself: see queue.Decision.Due.)
 //
 // Then it makes the holder's row a tombstone, offers the slot to the first waiter, and wakes it after the commit.
 //
@@ -46,15 +46,16 @@ type Release struct {
 	Most   int64  // the largest counter of the name to which the numbers of a step can be added
 }
 
-// handOver tries to release the slot in one round trip. If done is false, a step must release it. doubtful
-// means that the slot may have been released all the same. limit is that of the whole attempt.
+// handOver tries to release the slot in one round trip, and fills in the answer. If done is false, a step must
+// release it. doubtful means that the slot may have been released all the same. limit is that of the whole
+// attempt.
 func (e *entry) handOver(ctx context.Context, limit time.Duration, a *lease.Answer) (done, doubtful bool) {
 	c, r := &e.session, &e.row
 	isPlain := r.State == queue.Holding && r.hold == 0 && r.Claim.Max == 1 && r.Claim.Weight == 1 && r.Evicted == ""
 	if !isPlain || !c.isDirect() || e.name == "" || e.Epoch == "" {
 		return false, false
 	}
-	text := e.store.dialect.Release(e.releaseText())
+	text := e.store.dialect.Release(e.releaseParts())
 	// If the network has dropped the connection, which nobody has used since the last renewal, the rest of the
 	// attempt is enough to connect and to make the step.
 	const trips = 4
@@ -65,7 +66,7 @@ func (e *entry) handOver(ctx context.Context, limit time.Duration, a *lease.Answ
 	if err != nil {
 		c.closeConn()
 		if isDone && woken != 0 { // the offer may stand, and its wake-up have failed
-			c.wake(ctx, &e.question, []string{fmt.Sprint(woken)}, false)
+			c.wake(ctx, &e.question, []string{fmt.Sprint(woken)})
 		}
 		return false, true
 	}
@@ -78,8 +79,9 @@ func (e *entry) handOver(ctx context.Context, limit time.Duration, a *lease.Answ
 	}
 	a.Verdict, a.Existed, a.Epoch = queue.Released, true, e.Epoch
 	if woken != 0 {
-		// A waiter whose connection has ended gets the time to come back that wake gives it.
-		e.wake(ctx, &e.question, []string{fmt.Sprint(woken)}, true)
+		// A waiter whose connection has ended gets the time to come back that watch gives it.
+		const hasWoken = true // the text has done it
+		c.watch(ctx, &e.question, []string{fmt.Sprint(woken)}, hasWoken)
 	}
 	return true, false
 }
@@ -99,8 +101,8 @@ func readRelease(answers []Rows) (isDone bool, woken int64, err error) {
 	return done == 1, woken, err
 }
 
-// releaseText returns the parts of a Release from what the holder knows.
-func (e *entry) releaseText() Release {
+// releaseParts returns the parts of a Release from what the holder knows.
+func (e *entry) releaseParts() Release {
 	s, r, f := e.store, &e.row, &e.facts
 	clock := s.dialect.Clock
 	ofKey := fmt.Sprintf("lock_key='%s'", e.key)
@@ -113,11 +115,12 @@ func (e *entry) releaseText() Release {
 	}
 	rel.Name = fmt.Sprintf("state='%c' AND name='%s' AND epoch='%s' AND quiet<=%s AND counter>=0 AND counter<=%d"+
 		" AND moved>=0 AND moved<=counter", nameRow, escape(e.name, maxInfo), e.Epoch, clock, rel.Most)
-	rel.Own = fmt.Sprintf("%s AND state='H' AND fence=%d AND evicted='' AND hold=0 AND weight=1 AND max_units=1 AND ends>%s",
-		rel.IsOwn, r.Fence, clock)
+	rel.Own = fmt.Sprintf("%s AND state='H' AND fence=%d AND evicted='' AND hold=0 AND weight=1 AND max_units=1"+
+		" AND ends>%s", rel.IsOwn, r.Fence, clock)
 	rel.OfTable = fmt.Sprintf("lock_key='' AND entry_id='' AND format=%d AND quiet<=%s", format, clock)
-	rel.Ready = fmt.Sprintf("weight=1 AND max_units=1 AND evicted='' AND slots='' AND NOT %[1]s AND due>%[2]s AND ends>%[2]s"+
-		" AND ttl>0 AND ttl<=%[3]d AND ends<=%[2]s+%[3]d", s.isNoID("entry_id"), clock, micros(locks.MaxTTL))
+	rel.Ready = fmt.Sprintf("weight=1 AND max_units=1 AND evicted='' AND slots='' AND NOT %[1]s"+
+		" AND due>%[2]s AND ends>%[2]s AND ttl>0 AND ttl<=%[3]d AND ends<=%[2]s+%[3]d",
+		s.isNoID("entry_id"), clock, micros(locks.MaxTTL))
 	rel.Ready += fmt.Sprintf(" AND conn>0 AND ends-ttl>=%d", f.start)
 	if !s.dialect.Notifies {
 		rel.Ready += fmt.Sprintf(" AND login='%s'", f.login)

@@ -12,8 +12,7 @@ import (
 	"golock/locks/network"
 )
 
-// option takes one of golock's own options, or one of the servers' own clients, which means what
-// it means there.
+// option takes an option of golock, or one of the server's own clients, which has the same meaning as in those.
 func (t *Target) option(d Dialect, name, value string) error {
 	if known, err := t.Set(name, value); known {
 		return err
@@ -59,7 +58,7 @@ func (t *Target) postgresOption(name, value string) (known bool, err error) {
 	case "sslmode":
 		err = t.setTLS(name, value, "disable", "verify-ca", "verify-full")
 	case "sslrootcert":
-		if value != "system" { // else as without the option
+		if value != "system" { // system is what counts without the option ca
 			return t.Set("ca", value)
 		}
 	case "sslcert", "sslkey":
@@ -108,11 +107,14 @@ func (t *Target) mysqlOption(name, value string) (known bool, err error) {
 	return true, err
 }
 
-// setTLS takes an option that says how much of a server's certificate is verified: nothing, its
-// authority, or its name too. words are those three, and perhaps three others for the same.
+// setTLS takes an option that says how much of a server's certificate is verified. words are the values for
+// no TLS, for the authority only, and for the authority and the server's name, in this order. Three more may
+// follow that mean the same.
 func (t *Target) setTLS(name, value string, words ...string) error {
-	if i := slices.Index(words, value); i >= 0 {
-		return t.SetTLS(name, i%3 > 0, i%3 == 1)
+	i := slices.Index(words, value)
+	if i >= 0 {
+		isOn, acceptsAnyName := i%3 > 0, i%3 == 1
+		return t.SetTLS(name, isOn, acceptsAnyName)
 	}
 	why := ""
 	switch strings.ToLower(value) {

@@ -45,8 +45,8 @@ const (
 const columns = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn," +
 	"replaces,slots,evicted,info,login"
 
-// selected are the columns as they are read. Somebody may have made the texts longer than they can be:
-// so one letter more than that is enough to see.
+// selected are the columns as they are read. Of a text one letter more than golock writes is read: that shows
+// whether somebody has made it longer.
 const selected = selectedBefore + "LEFT(info,4001)" + selectedAfter
 
 const (
@@ -55,20 +55,20 @@ const (
 	selectedAfter = ",LEFT(login,301)"
 )
 
-// selectedMany are those of rows of which there may be many: 10,000 must fit in network.AnswerSize. A name of
-// 255 bytes has 765 in info.
+// selectedMany are the columns where there may be many rows: 10,000 must fit in network.AnswerSize. A name of a
+// host with 255 bytes has up to 765 in info.
 const selectedMany = selectedBefore + "LEFT(info,1000)" + selectedAfter
 
-// selectedOf are those of all rows of a listing, which has their names too. The condition FROM ... WHERE ...
-// tells which; if they are more than a thousand, less of info is read.
+// selectedOf returns the columns for a listing, which has the names of the locks too. rows is FROM ... WHERE ...
+// of the listing. If it gives more than a thousand rows, less of info is read.
 func selectedOf(rows string) string {
 	return selectedBefore + "CASE WHEN (SELECT COUNT(*)" + rows + ")>1000 THEN LEFT(info,400) ELSE LEFT(info,4001) END" +
 		selectedAfter
 }
 
-// selectedBrief are those of rows that are too long together for one answer: somebody has filled the texts of
-// many. A list of slots that is longer than golock writes for thousands of entries cannot be read, so its row
-// has a flaw that can be removed.
+// selectedBrief are the columns where the rows together are too long for one answer, because somebody has filled
+// the texts of many. A list of slots that is longer than golock writes for thousands of entries is not read, so
+// its row has a flaw that can be removed.
 const selectedBrief = "state,entry_id,ord,ends,due,ttl,weight,max_units,fence,since,hold,conn,LEFT(replaces,17)," +
 	"CASE WHEN CHAR_LENGTH(slots)>100 OR CHAR_LENGTH(evicted)>100 THEN '" + omitted + "' ELSE slots END," +
 	"LEFT(evicted,100),LEFT(info,100),LEFT(login,100)"
@@ -84,10 +84,10 @@ const (
 	maxServer  = 200
 	maxLogin   = 300
 
-	manyServers = 8 // that a name remembers
+	manyServers = 8 // the number of servers that a name remembers
 )
 
-// row is an entry as the table has it.
+// row is an entry as the table has it, or a name's own row. Its fields are described at columns.
 type row struct {
 	queue.Entry
 	ends, due int64
@@ -113,7 +113,7 @@ func (r *row) until() int64 {
 	return r.ends
 }
 
-// left returns the time until a waiter is overdue, or the time of another entry is over.
+// left returns the time until a waiter is overdue, or until the time of any other entry is over.
 func (r *row) left(now int64) time.Duration {
 	end := r.until()
 	if r.State == queue.Waiting {
@@ -165,7 +165,8 @@ func scan(line []string, into ...any) (err error) {
 	return nil
 }
 
-// parseRow reads an entry, or a name's own row. A row with a flaw has all fields that could be read.
+// parseRow reads the columns that selected, or another list like it, gives. A row with a flaw has all fields that
+// could be read.
 func parseRow(line []string) (r row) {
 	state, ord, slots := line[0], line[2], line[13]
 	r.ID, r.Replace, r.Evicted, r.login = line[1], locks.Replacement(line[12]), unescape(line[14]), line[16]
@@ -190,7 +191,7 @@ func parseRow(line []string) (r row) {
 	return r
 }
 
-// check reads what has a form of its own, and says what golock cannot have written.
+// check parses the texts ord and slots. It returns why golock cannot have written the row, or nil if it can.
 func (r *row) check(ord, slots string) error {
 	if !isPlain(string(r.Replace), r.info, r.login) {
 		return errors.New("letters that need quoting")
@@ -227,7 +228,7 @@ func (r *row) invalid(name, key string) locks.InvalidEntry {
 	return i
 }
 
-// leaseTTL is an entry's TTL, or the usual one if that cannot be true.
+// leaseTTL returns an entry's TTL, or the default if golock cannot have written it.
 func (r *row) leaseTTL() time.Duration {
 	if r.ttl <= 0 || r.ttl > locks.MaxTTL {
 		return lease.DefaultTTL
@@ -235,15 +236,15 @@ func (r *row) leaseTTL() time.Duration {
 	return r.ttl
 }
 
-// repair makes the columns of a row with a flaw valid, which is evicted. Its owner has stopped when its
-// TTL is over: as long as it has a flaw it cannot be renewed.
+// repair makes the columns of an evicted row with a flaw valid. The row ends after a TTL: its owner cannot have
+// renewed it while it had a flaw, and has stopped by then.
 func (r *row) repair(now int64) {
 	r.ttl = r.leaseTTL()
 	r.ends = min(max(r.ends, now), now+micros(r.ttl))
 	r.due, r.since, r.hold, r.conn, r.info, r.login = 0, now, 0, 0, "", ""
 }
 
-// fields are the row's values as SQL writes them, in the order of columns.
+// fields returns the row's values as SQL writes them, in the order of columns.
 func (r *row) fields() []string {
 	ord := ""
 	if r.State != queue.Tombstone {
@@ -254,8 +255,8 @@ func (r *row) fields() []string {
 	return []string{
 		text(string(r.State)), text(r.ID), text(ord), number(r.ends), number(r.due), number(micros(r.ttl)),
 		number(int64(r.Claim.Weight)), number(int64(r.Claim.Max)), number(r.Fence), number(r.since), number(r.hold),
-		number(r.conn), text(string(r.Replace)), text(locks.FormatSlots(r.Slots)), text(escape(r.Evicted, maxEvicted)), text(r.info),
-		text(r.login),
+		number(r.conn), text(string(r.Replace)), text(locks.FormatSlots(r.Slots)), text(escape(r.Evicted, maxEvicted)),
+		text(r.info), text(r.login),
 	}
 }
 
@@ -273,7 +274,7 @@ func isPlain(texts ...string) bool {
 
 func micros(d time.Duration) int64 { return d.Microseconds() }
 
-// span is a number of us, or as many as a duration can have.
+// span converts a number of us. It returns the longest duration if the number is too large.
 func span(us int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Microsecond)
 	return time.Duration(min(max(us, -most), most)) * time.Microsecond
@@ -291,7 +292,7 @@ func cut(escaped string, limit int) string {
 	return wholeLetters(escaped[:limit])
 }
 
-// wholeLetters is an escaped text without a letter at its end of which a part was cut off.
+// wholeLetters returns an escaped text without a letter (%XX) at its end of which a part was cut off.
 func wholeLetters(escaped string) string {
 	if i := strings.LastIndexByte(escaped, '%'); i >= 0 && i > len(escaped)-3 {
 		return escaped[:i]

@@ -20,7 +20,8 @@ import (
 type session struct {
 	store *Store
 
-	// Called when the server has taken a connection, and when it has let it in. Both may be nil.
+	// The session calls them when the server has taken a connection, and when the login has succeeded. Both may
+	// be nil.
 	onConnect, onLogin func()
 
 	mu     sync.Mutex
@@ -55,8 +56,8 @@ func (want shape) fits(rows Rows) bool {
 	return len(rows) >= want.least && !slices.ContainsFunc(rows, isOther)
 }
 
-// ask sends statements. want has one shape for each statement that gives rows. After an error the
-// connection is closed.
+// ask sends statements. want has one shape for each statement that gives rows. After an error ask closes the
+// connection.
 func (c *session) ask(ctx context.Context, text string, want ...shape) ([]Rows, error) {
 	answers, err := c.askAny(ctx, text)
 	if err == nil && !slices.EqualFunc(want, answers, shape.fits) {
@@ -78,7 +79,7 @@ func (c *session) askAny(ctx context.Context, text string) (answers []Rows, err 
 	return answers, err
 }
 
-// guard runs f with the session locked. After an error the connection is closed.
+// guard runs f with the session locked. After an error it closes the connection.
 func (c *session) guard(f func() error) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +103,7 @@ func (c *session) retryCall(ctx context.Context, do func(context.Context) error)
 		ctx, cancel := context.WithTimeout(ctx, lease.ListLimit/2)
 		defer cancel()
 		err := c.guard(func() error { return do(ctx) })
-		if s.verdict(err) == NoTable {
+		if s.kindOf(err) == NoTable {
 			return nil
 		}
 		return s.asRefusal(err, lease.ForGood)
@@ -119,14 +120,14 @@ func (c *session) makeStep(ctx context.Context, q *question) (*step, error) {
 	mayBeDone := false    // an attempt that failed may have been committed
 	standbysTried := 0    // hosts that refused to write
 	immediateRetries := 0 // attempts that were made without a pause
-	futileCreations := 0  // in succession: a row or table was missing, and then could not be made because it existed
+	futileCreations := 0  // how often in succession a row or table was missing, and could not be made as it existed
 	for {
 		fresh := c.conn == nil
 		t, err := c.tryStep(ctx, q)
 		sent := t != nil
 		mayBeDone = mayBeDone || err != nil && sent
-		verdict := s.verdict(err)
-		noName, noTable := errors.Is(err, errNoName), verdict == NoTable
+		kind := s.kindOf(err)
+		noName, noTable := errors.Is(err, errNoName), kind == NoTable
 		switch {
 		case err == nil:
 			t.answer.Doubtful = mayBeDone
@@ -140,14 +141,14 @@ func (c *session) makeStep(ctx context.Context, q *question) (*step, error) {
 		case errors.Is(err, errNameExists):
 			futileCreations++
 			err = c.hidden(q, errNoName, futileCreations)
-		case verdict == Standby && standbysTried < len(s.target.hosts)-1: // another host may be the primary
+		case kind == Standby && standbysTried < len(s.target.hosts)-1: // another host may be the primary
 			standbysTried++
 			s.useNextHost(c.host)
 			err = nil
-		case !fresh && !sent && (verdict == Transient || verdict == Passing) && !lease.IsFinal(err):
+		case !fresh && !sent && (kind == Transient || kind == Passing) && !lease.IsFinal(err):
 			err = nil // the connection may have ended before the request
 		}
-		if s.verdict(err) == AtOnce && immediateRetries < mostImmediate {
+		if s.kindOf(err) == AtOnce && immediateRetries < mostImmediate {
 			immediateRetries++
 			err = nil
 		}
@@ -166,14 +167,17 @@ func (c *session) makeStep(ctx context.Context, q *question) (*step, error) {
 
 // makeMissing makes what a step has not found: the row of the name, that of the table, or the table. futile
 // is how often in succession it then existed already; makeMissing returns the new number. Somebody else may
-// have made it; but if that goes on, the server hides it from a step.
+// have made it. If that happens again and again, the server hides it from the step.
 func (c *session) makeMissing(ctx context.Context, q *question, missing error, futile int) (int, error) {
 	var isMade bool
 	var err error
-	if errors.Is(missing, errNoName) {
+	switch {
+	case errors.Is(missing, errNoName):
 		isMade, err = c.makeName(ctx, q)
-	} else {
-		isMade, err = c.makeTable(ctx, q, errors.Is(missing, errNoTableRow))
+	case errors.Is(missing, errNoTableRow):
+		isMade, err = c.makeTableRow(ctx, q)
+	default:
+		isMade, err = c.makeTable(ctx, q)
 	}
 	if isMade || err != nil {
 		return 0, err
@@ -182,7 +186,8 @@ func (c *session) makeMissing(ctx context.Context, q *question, missing error, f
 	return futile, c.hidden(q, missing, futile)
 }
 
-// hidden returns an error if something was not found, and could not be made because it exists, too often.
+// hidden returns an error if something is hidden from the steps: they do not find it, and yet it cannot be made,
+// because it exists. It returns nil until that has happened several times; futile is how often.
 func (c *session) hidden(q *question, missing error, futile int) error {
 	if futile < mostImmediate {
 		return nil
@@ -222,13 +227,13 @@ func (c *session) tryStep(ctx context.Context, q *question) (*step, error) {
 		return t, nil
 	}
 	_, err = c.ask(ctx, text)
-	if v.isNewName && c.store.verdict(err) == Exists {
+	if v.isNewName && c.store.kindOf(err) == Exists {
 		return nil, errNameExists
 	}
 	if err != nil {
 		return t, err
 	}
-	c.wake(ctx, q, t.sleepers, false)
+	c.wake(ctx, q, t.sleepers)
 	if t.again {
 		err := c.passOver(ctx, q)
 		if err != nil { // the next waiter that looks does it
@@ -239,15 +244,15 @@ func (c *session) tryStep(ctx context.Context, q *question) (*step, error) {
 }
 
 // turnedAway returns the step of a newcomer that is turned away, or nil if the newcomer may get the slot or a
-// place. It locks nothing: each of many newcomers would hold up all others for a round trip, until some are
-// refused because that took too long. What turnedAway reads was true at some moment since the newcomer asked.
-// A locked row would tell no more about a slot that others hold.
+// place. It locks nothing, because with a lock each of many newcomers would hold up all others for a round trip,
+// and the last ones would get no answer in time. What turnedAway reads was true at some moment since the
+// newcomer asked. A locked row would tell no more about a slot that others hold.
 func (c *session) turnedAway(ctx context.Context, q *question) (*step, error) {
 	s := c.store
 	statements, shapes := s.viewText(q, queue.ShownPlaces)
 	answers, err := c.ask(ctx, s.dialect.Begin+";"+strings.Join(statements, ";")+";ROLLBACK", shapes...)
-	isTooLong := s.canBeBrief(err)
-	if isTooLong {
+	isBriefNow := s.switchToBrief(err)
+	if isBriefNow {
 		return nil, nil // the step reads less of each row
 	}
 	if err != nil {
@@ -255,7 +260,7 @@ func (c *session) turnedAway(ctx context.Context, q *question) (*step, error) {
 	}
 	v := &view{limit: queue.ShownPlaces}
 	err = v.read(s, q, answers)
-	isSure := err == nil && v.name != nil && v.name.name == q.name && !v.short() && s.revokeText(q, v) == ""
+	isSure := err == nil && v.name != nil && v.name.name == q.name && !v.needsMore() && s.revokeText(q, v) == ""
 	if !isSure {
 		return nil, nil // the step finds out what is wrong
 	}
@@ -298,8 +303,8 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 		if err == nil {
 			err = v.read(s, q, answers)
 		}
-		isTooLong := s.canBeBrief(err)
-		if isTooLong { // the transaction has ended with its connection
+		isBriefNow := s.switchToBrief(err)
+		if isBriefNow { // the transaction has ended with its connection
 			q.turn = rand.Int64()
 			text = s.lockText(q)
 			continue
@@ -316,10 +321,11 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 			return nil, errNoName
 		case q.name != "" && v.name.name != q.name:
 			return nil, &lease.Refusal{Kind: q.refusalKind(), Err: fmt.Errorf(
-				"the hash of the name %q is also that of %q, which is in use: choose another name", q.name, locks.Printable(v.name.name, 300))}
+				"the hash of the name %q is also that of %q, which is in use: choose another name",
+				q.name, locks.Printable(v.name.name, 300))}
 		}
 		text = s.revokeText(q, v)
-		if v.short() {
+		if v.needsMore() {
 			v.limit *= 4
 		} else if text == "" {
 			return v, nil
@@ -327,9 +333,9 @@ func (c *session) look(ctx context.Context, q *question) (*view, error) {
 	}
 }
 
-// canBeBrief reports whether an answer was too long and another attempt may get a shorter one. From now on
-// less of each row is read.
-func (s *Store) canBeBrief(err error) bool {
+// switchToBrief makes the store read less of each row from now on, if err says that an answer was too long. It
+// reports whether that is new, so that another attempt may get an answer.
+func (s *Store) switchToBrief(err error) bool {
 	return errors.Is(err, network.ErrTooLong) && s.isBrief.CompareAndSwap(false, true)
 }
 

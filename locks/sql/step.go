@@ -25,7 +25,7 @@ type step struct {
 	q     *question
 	v     *view
 	name  nameState
-	sent  locks.Instant   // when the step began; later than the login, before its first statement
+	sent  locks.Instant   // when the step began, after the login and before its first statement; 0 if it asked nothing
 	rows  map[string]*row // the rows of the view, as they are in the table
 
 	writes   []string // the statements that write the step
@@ -46,8 +46,8 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 	if t.name.epoch != "" || q.Step == queue.Join || q.Step.Renews() {
 		t.checkEpoch()
 	}
-	seen := t.viewWithoutExpired()
-	d := queue.Decide(seen, q.Question)
+	visible := t.viewWithoutExpired()
+	d := queue.Decide(visible, q.Question)
 	if len(d.Invalid) > 0 {
 		return nil, lease.Invalid(d.Invalid)
 	}
@@ -66,7 +66,7 @@ func (s *Store) decide(q *question, v *view) (*step, error) {
 		t.pace = q.pace.At(d.Place, time.Now())
 		w := q.waiter(d.Place, t.canBeWoken(d.Place-1), t.pace)
 		w.Fits, w.IsDue = d.Fits, d.Due == q.row.ID
-		a.Nap = s.abilities().AfterStep(&seen, w)
+		a.Nap = s.abilities().AfterStep(&visible, w)
 	}
 	a.Holders, a.Replaced = t.show(d.Holders), t.show(d.Replaced) // before apply changes the rows
 	t.apply(&d, a.Nap.Overdue)
@@ -82,7 +82,7 @@ func (t *step) hasFewHolders() bool {
 	return t.v != nil && len(t.v.holders) <= t.store.keptConns()
 }
 
-// show returns entries as the contract shows them.
+// show converts entries of the decision.
 func (t *step) show(entries []queue.Entry) (all []locks.Entry) {
 	for _, e := range entries {
 		r := *t.rows[e.ID]
@@ -99,18 +99,18 @@ func (t *step) show(entries []queue.Entry) (all []locks.Entry) {
 func (t *step) checkEpoch() {
 	// Several servers may answer at one address. The name remembers the latest ones.
 	servers := strings.Fields(t.name.servers)
-	here := escape(t.v.server, maxServer)
-	if t.name.epoch != "" && slices.Contains(servers, here) && t.v.start <= t.name.seen {
+	server := escape(t.v.server, maxServer)
+	if t.name.epoch != "" && slices.Contains(servers, server) && t.v.start <= t.name.seen {
 		return
 	}
-	if span := micros(t.store.target.Quarantine); span > 0 {
+	if quarantine := micros(t.store.target.Quarantine); quarantine > 0 {
 		switch {
-		case t.name.epoch == "" && here == t.v.tableServer && t.v.start <= t.v.tableMade:
+		case t.name.epoch == "" && server == t.v.tableServer && t.v.start <= t.v.tableMade:
 			// No name of this table can have been forgotten.
 		case t.name.epoch == "", t.v.start > t.name.seen:
-			t.name.quarantine = t.v.start + span
+			t.name.quarantine = t.v.start + quarantine
 		default: // this server has run beside the other one
-			t.name.quarantine = t.v.now + span
+			t.name.quarantine = t.v.now + quarantine
 		}
 	}
 	if t.name.epoch == "" && t.v.tableQuarantine > 0 {
@@ -119,38 +119,39 @@ func (t *step) checkEpoch() {
 		t.name.quarantine = max(t.name.quarantine, t.v.tableMade+micros(t.q.row.ttl))
 	}
 	t.name.epoch = fmt.Sprintf("%s-%d", t.q.row.ID, t.v.now)
-	servers = slices.DeleteFunc(servers, func(s string) bool { return s == here })
-	t.name.servers = strings.Join(append([]string{here}, servers[:min(len(servers), manyServers-1)]...), " ")
+	servers = slices.DeleteFunc(servers, func(s string) bool { return s == server })
+	servers = slices.Insert(servers, 0, server)
+	t.name.servers = strings.Join(servers[:min(len(servers), manyServers)], " ")
 }
 
 // quarantineEnd returns the time from which slots may be granted.
 func (t *step) quarantineEnd() int64 { return max(t.name.quarantine, t.v.tableQuarantine) }
 
-// viewWithoutExpired returns what the decision sees: the entries whose time is not over. The step deletes the
-// others.
+// viewWithoutExpired returns what the decision sees: the entries whose time is not over. If there are others, it
+// adds a statement to the writes that deletes them.
 func (t *step) viewWithoutExpired() queue.View {
 	v := t.v
-	seen := queue.View{
+	visible := queue.View{
 		Counter: t.name.counter - stepNumbers, Epoch: t.name.epoch,
 		Quarantined: t.quarantineEnd() > v.now, QuarantineLeft: span(max(t.quarantineEnd()-v.now, 0)),
-		More: v.more(), Ahead: v.ahead, Total: v.waiters, Replaceable: t.alive(v.replaceable),
+		More: v.hasMore(), Ahead: v.ahead, Total: v.waiters, Replaceable: t.alive(v.replaceable),
 	}
 	for i := range v.invalid {
-		seen.Invalid = append(seen.Invalid, v.invalid[i].invalid(v.name.name, t.q.key))
+		visible.Invalid = append(visible.Invalid, v.invalid[i].invalid(v.name.name, t.q.key))
 	}
-	seen.Holders, seen.Waiters = t.alive(v.holders), t.alive(v.front)
-	over := len(seen.Waiters) < len(v.front) || len(seen.Holders) < len(v.holders)
+	visible.Holders, visible.Waiters = t.alive(v.holders), t.alive(v.front)
+	hasExpired := len(visible.Waiters) < len(v.front) || len(visible.Holders) < len(v.holders)
 	if own := v.own; own != nil && (own.State == queue.Tombstone || own.until() > v.now) {
 		e := t.entry(own)
-		seen.Own = &e
+		visible.Own = &e
 	} else if own != nil {
-		over = true
+		hasExpired = true
 	}
-	if over {
+	if hasExpired {
 		t.name.moved = t.name.counter
 		t.write("DELETE FROM %s WHERE lock_key='%s' AND %s", t.store.table, t.q.key, isOver(v.now))
 	}
-	return seen
+	return visible
 }
 
 // isOver returns the condition of rows whose time was over at a moment (see row.until). It leaves out offers:
@@ -159,6 +160,7 @@ func isOver(moment int64) string {
 	return fmt.Sprintf("state IN ('W','H','E') AND (state='W' OR hold<=%[1]d) AND (state='E' OR ends<=%[1]d)", moment)
 }
 
+// alive returns what the decision sees of the rows whose time is not over.
 func (t *step) alive(rows []row) (all []queue.Entry) {
 	for i := range rows {
 		if rows[i].until() > t.v.now {
@@ -196,14 +198,14 @@ func (t *step) entry(r *row) queue.Entry {
 // apply writes a decision. overdue is the time after which the entry that asks counts as dead, if it waits.
 func (t *step) apply(d *queue.Decision, overdue time.Duration) {
 	dialect := &t.store.dialect
-	told := d.Told
+	woken := d.Told
 	asker := t.rows[t.q.row.ID]
-	ownWasAsleep := asker != nil && asker.State == queue.Waiting && d.Verdict == queue.Released && !dialect.Notifies
-	if ownWasAsleep {
-		// No process waits for the statement in which the entry slept, so the wake-up only ends it.
-		told = append(told, asker.ID)
+	leavesQueue := asker != nil && asker.State == queue.Waiting && d.Verdict == queue.Released
+	if leavesQueue && !dialect.Notifies {
+		// The statement in which the entry slept may still run. Nobody waits for it, and the wake-up ends it.
+		woken = append(woken, asker.ID)
 	}
-	for _, id := range told {
+	for _, id := range woken {
 		if r := t.rows[id]; r.conn != 0 && t.canWake(r) {
 			if dialect.Notifies {
 				t.write("NOTIFY golock_%s", id)
@@ -211,23 +213,25 @@ func (t *step) apply(d *queue.Decision, overdue time.Duration) {
 			t.sleepers = append(t.sleepers, strconv.FormatInt(r.conn, 10))
 		}
 	}
-	if own := t.v.own; own != nil && own.State == queue.Tombstone && own.conn != 0 && t.q.Step == queue.Join {
+	own := t.v.own
+	seesTombstone := own != nil && own.State == queue.Tombstone && t.q.Step == queue.Join
+	if seesTombstone && own.conn != 0 {
 		t.write("UPDATE %s SET conn=0 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, own.ID)
 	}
-	offered := false
+	makesOffer := false
 	for _, e := range d.Put {
 		r := t.row(e, d, overdue)
 		old := t.rows[e.ID]
 		t.save(&r, old)
-		waited := old != nil && old.State == queue.Waiting
-		waits := e.State == queue.Waiting
-		joinsAtEnd := waits && t.q.isNew() && d.Place > t.v.waiters
-		changesPlaces := waited != waits && !joinsAtEnd
+		wasWaiting := old != nil && old.State == queue.Waiting
+		isWaiting := e.State == queue.Waiting
+		joinsAtEnd := isWaiting && t.q.isNew() && d.Place > t.v.waiters
+		changesPlaces := wasWaiting != isWaiting && !joinsAtEnd
 		if changesPlaces {
 			t.name.moved = t.name.counter
 		}
 		t.rows[e.ID] = &r
-		offered = offered || e.State == queue.Offered
+		makesOffer = makesOffer || e.State == queue.Offered
 	}
 	if len(t.writes) > 0 && t.name.counter%tidyEvery == 0 {
 		t.write("DELETE FROM %s WHERE lock_key='%s' AND state='G' AND ends<%d",
@@ -236,7 +240,7 @@ func (t *step) apply(d *queue.Decision, overdue time.Duration) {
 	// A step that only queues may be lost: the waiter rejoins with its ticket. A release that makes an offer
 	// may be delayed: accepting the offer is durable, and commits after it.
 	onlyQueues := d.Verdict == queue.Queued && len(d.Replaced) == 0
-	onlyHandsOver := t.q.Step == queue.Release && offered
+	onlyHandsOver := t.q.Step == queue.Release && makesOffer
 	beginsEpoch := t.name.epoch != t.v.name.epoch
 	t.lasting = beginsEpoch || !onlyQueues && len(d.Put) > 0 && !onlyHandsOver
 	t.name.counter = max(t.name.counter, d.Counter)
@@ -253,37 +257,19 @@ func (t *step) row(e queue.Entry, d *queue.Decision, overdue time.Duration) row 
 	}
 	isFlawed := r.flaw != nil
 	r.Entry, r.flaw = e, nil
+	isAsker := e.ID == t.q.row.ID
 	switch e.State {
 	case queue.Waiting:
-		if e.ID != t.q.row.ID || t.q.Step != queue.Join { // the decision has withdrawn the offer of this entry
+		if isAsker && t.q.Step == queue.Join {
+			t.fillWaiter(&r, was, d.Place, overdue)
+		} else { // the decision has withdrawn the offer of this entry
 			r.due, r.conn = t.v.now, 0
-			break
-		}
-		r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(overdue), 0
-		r.login = t.v.login
-		if was == 0 && r.since == 0 {
-			r.since = t.v.now
-		}
-		if t.canBeWoken(d.Place - 1) {
-			r.conn = t.v.conn
-			if t.store.dialect.Notifies {
-				t.write("LISTEN golock_%s", e.ID)
-			}
 		}
 	case queue.Offered:
 		r.due = t.v.now + micros(min(queue.OfferLimit, r.ttl))
 	case queue.Holding:
-		if t.q.Step == queue.Join && e.ID == t.q.row.ID && was != queue.Holding {
-			r.since = t.v.now
-			if r.hold > 0 {
-				r.hold = min(r.hold+t.v.now, locks.MaxMoment)
-			}
-		}
-		if e.ID == t.q.row.ID && t.q.Step != queue.Evict {
-			r.ends, r.due, r.conn, r.login = t.v.now+micros(r.ttl), 0, 0, t.v.login
-		}
-		if e.ID == t.q.row.ID && t.q.Step == queue.Hold {
-			r.hold = min(t.q.laterHold+t.v.now, locks.MaxMoment)
+		if isAsker {
+			t.fillHolder(&r, was)
 		}
 		if e.Evicted != "" {
 			r.hold = 0
@@ -296,11 +282,43 @@ func (t *step) row(e queue.Entry, d *queue.Decision, overdue time.Duration) row 
 	case queue.Tombstone:
 		conn := r.conn
 		r = row{Entry: e, ends: t.v.now}
-		if e.ID != t.q.row.ID || t.q.Step == queue.Evict {
+		if !isAsker || t.q.Step == queue.Evict {
 			r.conn = conn // until the waiter has seen its tombstone
 		}
 	}
 	return r
+}
+
+// fillWaiter fills in the row of the entry that asks, which is in the queue from now on or still.
+func (t *step) fillWaiter(r *row, was queue.State, place int, overdue time.Duration) {
+	r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(overdue), 0
+	r.login = t.v.login
+	if was == 0 && r.since == 0 {
+		r.since = t.v.now
+	}
+	if !t.canBeWoken(place - 1) {
+		return
+	}
+	r.conn = t.v.conn
+	if t.store.dialect.Notifies {
+		t.write("LISTEN golock_%s", r.ID)
+	}
+}
+
+// fillHolder fills in the row of the entry that asks, or that is evicted, and that holds from now on or still.
+func (t *step) fillHolder(r *row, was queue.State) {
+	if t.q.Step == queue.Join && was != queue.Holding {
+		r.since = t.v.now
+		if r.hold > 0 {
+			r.hold = min(r.hold+t.v.now, locks.MaxMoment)
+		}
+	}
+	if t.q.Step != queue.Evict {
+		r.ends, r.due, r.conn, r.login = t.v.now+micros(r.ttl), 0, 0, t.v.login
+	}
+	if t.q.Step == queue.Hold {
+		r.hold = min(t.q.laterHold+t.v.now, locks.MaxMoment)
+	}
 }
 
 // describeFront updates low and late in the name's row. low is at or shortly before the first waiter, so that
@@ -318,6 +336,7 @@ func (t *step) describeFront() {
 	}
 }
 
+// write adds a statement to the writes.
 func (t *step) write(format string, args ...any) {
 	t.writes = append(t.writes, fmt.Sprintf(format, args...))
 }
@@ -340,12 +359,12 @@ func (t *step) save(r, old *row) {
 	if len(set) == 0 {
 		return
 	}
-	still := ""
+	ifNotAccepted := ""
 	if old.State == queue.Offered && r.State == queue.Waiting { // the waiter may just be accepting the offer
-		still = " AND state='O'"
+		ifNotAccepted = " AND state='O'"
 	}
 	t.write("UPDATE %s SET %s WHERE lock_key='%s' AND entry_id='%s'%s",
-		t.store.table, strings.Join(set, ","), t.q.key, r.ID, still)
+		t.store.table, strings.Join(set, ","), t.q.key, r.ID, ifNotAccepted)
 }
 
 // rollback ends a transaction that has changed nothing.
@@ -366,9 +385,10 @@ func (t *step) finish() string {
 		// If somebody else has made the row meanwhile, this fails before anything else is written.
 		t.writes = slices.Insert(t.writes, 0, t.insertName())
 	case t.name != *t.v.name:
-		t.write("UPDATE %s SET epoch='%s',servers='%s',quiet=%d,counter=%d,low='%s',late=%d,moved=%d WHERE lock_key='%s' AND entry_id=''",
-			t.store.table, t.name.epoch, t.name.servers, t.name.quarantine, t.name.counter, t.name.low, t.name.late,
-			t.name.moved, t.q.key)
+		n := &t.name
+		t.write("UPDATE %s SET epoch='%s',servers='%s',quiet=%d,counter=%d,low='%s',late=%d,moved=%d"+
+			" WHERE lock_key='%s' AND entry_id=''",
+			t.store.table, n.epoch, n.servers, n.quarantine, n.counter, n.low, n.late, n.moved, t.q.key)
 	}
 	end := t.store.dialect.Commit
 	if len(t.writes) == 0 && t.q.isNew() && t.store.hasSeveralHosts() {

@@ -6,16 +6,15 @@
 // decides (step.go, with package queue), writes and commits. Only a newcomer that a
 // crowd keeps out reads without the lock (session.turnedAway). No lock of the
 // server's outlives a transaction: a killed connection, a pooler or a time limit
-// of the server's neither loses a slot nor gives it twice. It promises strict
+// of the server neither loses a slot nor gives it twice. The store promises strict
 // order, exclusion among leases that are renewed in time, and that no repeated or
 // lost message makes a second entry or loses one.
 //
-// It cannot promise what the server does not: one that forgets what it has
-// committed (a replica that takes over too early, a server that is set to lose
-// the last second in a crash). A server that has come back grants nothing new
+// The store cannot promise what the server does not. A server may forget what it
+// has committed: a replica that takes over too early, or a server that is set to
+// lose the last second in a crash. A server that has come back grants nothing new
 // for a while (the quarantine), so that holders that it forgot can put their
-// leases back. The fence grows over all of that as long as the servers' clocks
-// do not go back.
+// leases back. Fences grow even then, unless the clocks of the servers go back.
 package sql
 
 import (
@@ -41,14 +40,14 @@ type Store struct {
 	hung     atomic.Int64           // 1 + the value of host when a commit hung there; 0 if none did
 	maxConns atomic.Int64           // the number of connections that the server allows
 	noNotify atomic.Bool            // a pooler or proxy is in between, so waiters cannot be woken
-	isBrief  atomic.Bool            // the rows of others are too long for one answer (selectedBrief)
-	noMark   atomic.Pointer[string] // why the mark could not be made, as a warning
+	isBrief  atomic.Bool            // less of each row is read (selectedBrief), because an answer was too long
+	noMark   atomic.Pointer[string] // the warning that the mark could not be made; nil if there is none
 }
 
 var _ locks.Store = (*Store)(nil)
 
-// Open understands a URL of the dialect's. It does no I/O. Errors name the part
-// of the URL that is wrong and show no secrets.
+// Open parses a URL of the dialect. It does no I/O. Errors name the part of the
+// URL that is wrong and show no secrets.
 func Open(address string, d Dialect) (*Store, error) {
 	t, err := parse(address, d)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golock/locks"
@@ -46,17 +47,21 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 // written it; the next step makes that row again. sweepTable returns the keys of the names.
 func (c *session) sweepTable(ctx context.Context) (keys Rows, removed int, err error) {
 	s := c.store
-	const own = "lock_key='' AND entry_id=''"
-	noLock := fmt.Sprintf("lock_key<>'' AND %[1]s OR lock_key='' AND entry_id<>''"+
-		" OR %[2]s AND (quiet<0 OR quiet>%[3]s+%[4]d OR made<0 OR made>%[5]d)",
-		s.isNoID("lock_key"), own, s.dialect.Clock, micros(locks.MaxTTL), locks.MaxMoment)
+	const isTableRow = "lock_key='' AND entry_id=''"
+	isInvalidKey := "lock_key<>'' AND " + s.isNoID("lock_key")
+	const isEntryWithoutKey = "lock_key='' AND entry_id<>''"
+	isInvalidTableRow := fmt.Sprintf("%s AND (quiet<0 OR quiet>%s+%d OR made<0 OR made>%d)",
+		isTableRow, s.dialect.Clock, micros(locks.MaxTTL), locks.MaxMoment)
+	isOfNoLock := strings.Join([]string{isInvalidKey, isEntryWithoutKey, isInvalidTableRow}, " OR ")
+	isName := "entry_id='' AND lock_key<>'' AND NOT " + s.isNoID("lock_key")
 	of := " FROM " + s.table + " WHERE "
-	answers, err := c.ask(ctx, "SELECT format"+of+own+";SELECT COUNT(*)"+of+noLock+";SELECT lock_key"+of+
-		"entry_id='' AND lock_key<>'' AND NOT "+s.isNoID("lock_key"), shape{columns: 1}, oneNumber, shape{columns: 1})
+	text := "SELECT format" + of + isTableRow + ";SELECT COUNT(*)" + of + isOfNoLock + ";SELECT lock_key" + of + isName
+	answers, err := c.ask(ctx, text, shape{columns: 1}, oneNumber, shape{columns: 1})
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, f := range answers[0] {
+	formats, count, names := answers[0], answers[1], answers[2]
+	for _, f := range formats {
 		var found int64
 		err := scan(f, &found)
 		if err == nil {
@@ -66,11 +71,11 @@ func (c *session) sweepTable(ctx context.Context) (keys Rows, removed int, err e
 			return nil, 0, &lease.Refusal{Err: err}
 		}
 	}
-	err = scan(answers[1][0], &removed)
+	err = scan(count[0], &removed)
 	if err == nil && removed > 0 {
-		_, err = c.write(ctx, "DELETE"+of+noLock)
+		_, err = c.write(ctx, "DELETE"+of+isOfNoLock)
 	}
-	return answers[2], removed, err
+	return names, removed, err
 }
 
 // isNoID returns the condition that the text of a column is not an ID (isID).
@@ -80,12 +85,14 @@ func (s *Store) isNoID(column string) string {
 
 // sweep removes the dead entries and old tombstones of one name, and the name's row if no entry is left. It
 // returns the number of removed entries, and the invalid entries that stay.
-func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration) (removed int, invalid []locks.InvalidEntry, err error) {
+func (c *session) sweep(
+	ctx context.Context, key string, olderThan time.Duration,
+) (removed int, invalid []locks.InvalidEntry, err error) {
 	s := c.store
 	q := &question{Question: queue.Question{Step: queue.Look}, key: key, row: row{ttl: lease.DefaultTTL}}
 	v, err := c.look(ctx, q)
 	if errors.Is(err, errNoTableRow) {
-		if _, err = c.makeTable(ctx, q, true); err == nil {
+		if _, err = c.makeTableRow(ctx, q); err == nil {
 			v, err = c.look(ctx, q)
 		}
 	}
@@ -101,7 +108,8 @@ func (c *session) sweep(ctx context.Context, key string, olderThan time.Duration
 	of := name + " AND entry_id<>''"
 	forgotten := fmt.Sprintf("state='G' AND ends<=%d", v.now-micros(max(olderThan, tombstoneAge)))
 	// No process owns an entry without a valid ID.
-	dead := fmt.Sprintf("(%s OR %s OR state NOT IN ('W','O','H','E','G') AND ends<=%d)", isOver(before), s.isNoID("entry_id"), before)
+	dead := fmt.Sprintf("(%s OR %s OR state NOT IN ('W','O','H','E','G') AND ends<=%d)",
+		isOver(before), s.isNoID("entry_id"), before)
 	isNameInvalid := false
 	for i := range v.invalid {
 		r := &v.invalid[i]

@@ -42,7 +42,8 @@ func parse(address string, d Dialect) (*Target, error) {
 	case err != nil:
 		return nil, err
 	case !slices.Contains(d.Schemes, u.Scheme):
-		return nil, fmt.Errorf("scheme %q: expected %s", locks.Printable(u.Scheme, 20), strings.Join(d.Schemes, " or "))
+		return nil, fmt.Errorf("scheme %q: expected %s",
+			locks.Printable(u.Scheme, 20), strings.Join(d.Schemes, " or "))
 	case strings.HasPrefix(u.Authority, "tcp(") || strings.HasPrefix(u.Authority, "unix("):
 		return nil, fmt.Errorf("host %q: is written without parentheses: %s://USER@HOST:%s/DATABASE, or ?socket=PATH",
 			locks.Printable(u.Authority, 80), u.Scheme, d.Port)
@@ -88,7 +89,8 @@ func (t *Target) place(u network.URL, d Dialect) error {
 	if t.User == "" {
 		account, err := passwd.Host().User(os.Geteuid())
 		if err != nil {
-			return fmt.Errorf("user: must be named, as in %s://USER@HOST/DATABASE, because user %d %w", u.Scheme, os.Geteuid(), err)
+			return fmt.Errorf("user: must be named, as in %s://USER@HOST/DATABASE, because user %d %w",
+				u.Scheme, os.Geteuid(), err)
 		}
 		t.User = account.Name
 	}

@@ -60,7 +60,7 @@ type question struct {
 
 	laterHold int64 // the hold that counts from the step Hold, in us
 
-	isCrowded bool // an attempt before this one was refused, or not answered in time
+	isCrowded bool // an earlier attempt failed: it was refused, or not answered in time
 
 	place int   // the place of the entry when it looked last; 0 if that is not known
 	moved int64 // nameState.moved when the place was counted
@@ -123,9 +123,11 @@ func (s *Store) viewText(q *question, limit int) (statements []string, shapes []
 		few, many = selectedBrief, selectedBrief
 	}
 	statements = []string{
-		"SELECT format,LEFT(servers,1609),quiet,made," + s.factColumns() + " FROM " + s.table + " WHERE lock_key='' AND entry_id=''",
+		"SELECT format,LEFT(servers,1609),quiet,made," + s.factColumns() + " FROM " + s.table +
+			" WHERE lock_key='' AND entry_id=''",
 		"SELECT " + nameColumns + of + " AND entry_id=''",
-		"SELECT " + many + of + " AND state IN ('N','H','O','E') AND entry_id<>''", // an entry has the state N only if somebody has changed it
+		// An entry has the state N only if somebody has changed it.
+		"SELECT " + many + of + " AND state IN ('N','H','O','E') AND entry_id<>''",
 		// The search begins at low, because the index may still have many removed rows before it.
 		"SELECT " + few + of + waiting + " AND ord>=(SELECT low" + of + " AND entry_id='')" +
 			" ORDER BY ord,entry_id LIMIT " + strconv.Itoa(limit),
@@ -168,7 +170,8 @@ func (v *view) readTable(s *Store, q *question, line []string) (err error) {
 	if v.facts, err = readFacts(line[4:]); err != nil {
 		return err
 	}
-	if isTime := 0 <= v.tableMade && v.tableMade <= locks.MaxMoment; !isTime || !v.isQuarantine(v.tableQuarantine) {
+	isTime := 0 <= v.tableMade && v.tableMade <= locks.MaxMoment
+	if !isTime || !v.isQuarantine(v.tableQuarantine) {
 		return &lease.Refusal{Kind: q.refusalKind(), Err: fmt.Errorf(
 			"the table %s: its own row is not what golock has written: quiet %d, made %d (golock clean removes it)",
 			s.target.table, v.tableQuarantine, v.tableMade)}
@@ -189,7 +192,7 @@ func (s *Store) checkFormat(found int64) error {
 // TTL at most.
 func (f *facts) isQuarantine(end int64) bool { return 0 <= end && end <= f.now+micros(locks.MaxTTL) }
 
-// read reads what viewText has asked for.
+// read reads the answers to the statements of viewText, in their order.
 func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
 	if len(answers[0]) == 0 {
 		return errNoTableRow
@@ -277,30 +280,32 @@ func (v *view) readName(line []string) {
 	v.isValid(&r)
 }
 
-// short reports whether so many of the waiters that were read are overdue that more must be read to find the
+// needsMore reports whether so many of the waiters that were read are overdue that more must be read to find the
 // next one.
-func (v *view) short() bool {
+func (v *view) needsMore() bool {
 	present := 0
 	for i := range v.front {
 		if v.front[i].due > v.now {
 			present++
 		}
 	}
-	return v.more() && present < v.limit/2
+	return v.hasMore() && present < v.limit/2
 }
 
-func (v *view) more() bool { return v.shown == v.limit }
+// hasMore reports whether there may be waiters behind those that were read.
+func (v *view) hasMore() bool { return v.shown == v.limit }
 
 // facts is what a server says of itself.
 type facts struct {
 	now      int64
 	server   string // which server it is
 	start    int64  // when the server was started
-	conn     int64  // the number of the connection
+	conn     int64  // the number of the connection at the server
 	login    string // account and server; only a client with the same login can end the statement of another one
 	maxConns int64  // the number of connections that the server allows at a time
 }
 
+// readFacts reads the columns of factColumns.
 func readFacts(line []string) (f facts, err error) {
 	var account string
 	err = scan(line, &f.now, &f.server, &f.start, &f.conn, &account, &f.maxConns)

@@ -18,21 +18,13 @@ import (
 // It returns false if the waiter must make a step: it is among the first now, all of the first are overdue,
 // an offer has expired, it can be woken from now on, or something failed.
 func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
-	s, ttl := e.store, e.row.ttl
+	s := e.store
 	canBeWoken := e.row.conn != 0
-	if e.place <= queue.StepPlaces || canBeWoken && (e.conn == nil || e.number != e.row.conn) {
+	hasLostConn := canBeWoken && (e.conn == nil || e.number != e.row.conn)
+	if e.place <= queue.StepPlaces || hasLostConn {
 		return false
 	}
-	clock, of := s.dialect.Clock, fmt.Sprintf("%s WHERE lock_key='%s'", s.table, e.key)
-	own := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s' AND state='W' AND conn=%d", e.key, e.row.ID, e.row.conn)
-	counted := fmt.Sprintf("(SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
-		" AND ord>=(SELECT low FROM %[1]s AND entry_id=''))", of, order(e.row.Claim))
-	answers, err := e.ask(ctx, s.dialect.Single+fmt.Sprintf(
-		"UPDATE %[1]s SET ends=%[2]s+%[4]d,due=%[2]s+%[4]d%[3]s AND (ends<%[2]s+%[5]d OR due<%[2]s+%[6]d);"+
-			"SELECT moved,late-%[2]s,(SELECT COUNT(*) FROM %[1]s%[3]s),"+
-			"(SELECT COUNT(*) FROM %[7]s AND state='O' AND due<=%[2]s),"+
-			"CASE WHEN moved=%[8]d THEN %[9]d ELSE %[10]s END FROM %[7]s AND entry_id=''",
-		s.table, clock, own, micros(ttl), micros(ttl-queue.AskEvery(ttl)), micros(queue.AskEvery(ttl)), of, e.moved, e.place, counted), shape{columns: 5})
+	answers, err := e.ask(ctx, s.dialect.Single+e.prolongText()+";"+e.lookText(), shape{columns: 5})
 	if err != nil || len(answers[0]) == 0 {
 		return false
 	}
@@ -40,14 +32,45 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	var late int64 // the time until all of the first waiters are overdue: they may have died with the holder
 	var ownRows, expiredOffers, place int
 	err = scan(answers[0][0], &moved, &late, &ownRows, &expiredOffers, &place)
-	if err != nil || ownRows == 0 || expiredOffers > 0 || late <= 0 || place <= queue.StepPlaces ||
-		!canBeWoken && place <= s.abilities().Wakes {
+	if err != nil || ownRows == 0 || expiredOffers > 0 || late <= 0 {
+		return false
+	}
+	getsWoken := !canBeWoken && place <= s.abilities().Wakes
+	if place <= queue.StepPlaces || getsWoken {
 		return false
 	}
 	e.learn(place, moved, e.pace.At(place, time.Now()))
 	a.Verdict, a.Place = queue.Queued, place
 	a.Nap = s.abilities().AfterLook(span(late), e.waiter(place, canBeWoken, e.pace))
 	return true
+}
+
+// whereWaiting returns the condition of the entry's row, if it waits and has the connection that it had.
+func (e *entry) whereWaiting() string {
+	return fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s' AND state='W' AND conn=%d", e.key, e.row.ID, e.row.conn)
+}
+
+// prolongText returns the statement that prolongs the entry's place for a TTL, if a third of one is over since
+// the last time, or if the entry would soon be overdue.
+func (e *entry) prolongText() string {
+	ttl, every := e.row.ttl, queue.AskEvery(e.row.ttl)
+	return fmt.Sprintf("UPDATE %[1]s SET ends=%[2]s+%[4]d,due=%[2]s+%[4]d%[3]s AND (ends<%[2]s+%[5]d OR due<%[2]s+%[6]d)",
+		e.store.table, e.store.dialect.Clock, e.whereWaiting(), micros(ttl), micros(ttl-every), micros(every))
+}
+
+// lookText returns the statement that reads the name's moved and late, the number of the entry's rows, which is 0
+// or 1, the number of offers that have expired, and the entry's place. If the queue has not moved, the place is
+// the old one.
+func (e *entry) lookText() string {
+	table, clock := e.store.table, e.store.dialect.Clock
+	ofName := fmt.Sprintf("%s WHERE lock_key='%s'", table, e.key)
+	ownRows := "(SELECT COUNT(*) FROM " + table + e.whereWaiting() + ")"
+	expiredOffers := "(SELECT COUNT(*) FROM " + ofName + " AND state='O' AND due<=" + clock + ")"
+	counted := fmt.Sprintf("(SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
+		" AND ord>=(SELECT low FROM %[1]s AND entry_id=''))", ofName, order(e.row.Claim))
+	place := fmt.Sprintf("CASE WHEN moved=%d THEN %d ELSE %s END", e.moved, e.place, counted)
+	return "SELECT moved,late-" + clock + "," + ownRows + "," + expiredOffers + "," + place +
+		" FROM " + ofName + " AND entry_id=''"
 }
 
 // learn notes the place of the entry, and when the queue had moved last.
@@ -61,8 +84,8 @@ func (q *question) waiter(place int, isWoken bool, pace queue.Pace) queue.Waiter
 	return queue.Waiter{Place: place, Turns: place, TTL: q.row.ttl, IsWoken: isWoken, Pace: pace}
 }
 
-// sleep waits, as nap says, until the entry has an offer or must look for another reason. If there is an offer,
-// it accepts it: then the entry is holding, and its lease counts from sent.
+// sleep waits, as nap says, until the entry has an offer or must look for another reason. It accepts an offer:
+// then the entry is holding, and its lease counts from sent.
 func (e *entry) sleep(ctx context.Context, nap queue.Nap) (sent locks.Instant, err error) {
 	s := e.store
 	switch {
@@ -106,12 +129,17 @@ func (e *entry) sleep(ctx context.Context, nap queue.Nap) (sent locks.Instant, e
 func (e *entry) peek(ctx context.Context, nap queue.Nap) error {
 	text := fmt.Sprintf("SELECT moved FROM %s WHERE lock_key='%s' AND entry_id=''", e.store.table, e.key)
 	begun := time.Now()
-	for end := begun.Add(nap.For); ctx.Err() == nil && time.Now().Before(end); {
+	end := begun.Add(nap.For)
+	for ctx.Err() == nil && time.Now().Before(end) {
 		bound, cancel := context.WithTimeout(ctx, lease.AttemptLimit(e.row.ttl, e.store.distance()))
 		rows, err := e.ask(bound, text, shape{columns: 1})
 		cancel()
-		if err != nil || len(rows[0]) == 0 || rows[0][0][0] != strconv.FormatInt(e.moved, 10) {
+		if err != nil {
 			return err
+		}
+		hasMoved := len(rows[0]) == 0 || rows[0][0][0] != strconv.FormatInt(e.moved, 10)
+		if hasMoved {
+			return nil
 		}
 		lease.Pause(ctx, min(nap.Peek.Pause(time.Since(begun)), time.Until(end)))
 	}

@@ -11,7 +11,7 @@ import (
 	"golock/locks/queue"
 )
 
-// The pauses between two looks of wake are 2, 4 ... 256 ms. A server may need a few of them to notice that a
+// The pauses between two looks of watch are 2, 4 ... 256 ms. A server may need a few of them to notice that a
 // client has died; a busy server may need all.
 const (
 	firstWatch = 2 * time.Millisecond
@@ -20,13 +20,19 @@ const (
 	nextWake = 32 * time.Millisecond // an earlier wake-up would hit the waiter's own step
 )
 
-// wake wakes waiters, and looks for half a second whether they have reacted. After that the next waiter gets
-// the offer of a waiter whose connection has ended. hasWoken says that the waiters were woken once already.
-func (c *session) wake(ctx context.Context, q *question, sleepers []string, hasWoken bool) {
-	hasWoken = hasWoken || c.store.dialect.Notifies // the step itself has sent the notifications
+// wake wakes the waiters of a step, and watches them.
+func (c *session) wake(ctx context.Context, q *question, sleepers []string) {
+	hasWoken := c.store.dialect.Notifies // the step itself has sent the notifications
+	c.watch(ctx, q, sleepers, hasWoken)
+}
+
+// watch looks for half a second whether waiters have reacted, and wakes them if not. After that the next waiter
+// gets the offer of a waiter whose connection has ended. hasWoken says that the waiters were woken once already.
+func (c *session) watch(ctx context.Context, q *question, sleepers []string, hasWoken bool) {
 	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0; pause *= 2 {
 		err := c.open(ctx)
-		if err == nil && (pause >= nextWake || pause == firstWatch && !hasWoken) {
+		isFirstWake := pause == firstWatch && !hasWoken
+		if err == nil && (isFirstWake || pause >= nextWake) {
 			_, err = c.conn.Wake(ctx, sleepers)
 		}
 		if err == nil {
@@ -42,7 +48,7 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []string, hasW
 		}
 		if err != nil {
 			c.closeConn()
-			if c.store.verdict(err) != AtOnce { // AtOnce means that a late wake-up has hit this connection
+			if c.store.kindOf(err) != AtOnce { // AtOnce means that a late wake-up has hit this connection
 				return
 			}
 		}
@@ -68,8 +74,9 @@ func (c *session) passOver(ctx context.Context, q *question) error {
 // asleep returns the waiters that have not reacted: they have neither accepted their offers nor noticed that
 // they were evicted.
 func (c *session) asleep(ctx context.Context, key string, sleepers []string) (still []string, err error) {
-	answers, err := c.ask(ctx, fmt.Sprintf("SELECT conn FROM %s WHERE lock_key='%s' AND state IN ('O','G') AND conn IN (%s)",
-		c.store.table, key, strings.Join(sleepers, ",")), shape{columns: 1})
+	text := fmt.Sprintf("SELECT conn FROM %s WHERE lock_key='%s' AND state IN ('O','G') AND conn IN (%s)",
+		c.store.table, key, strings.Join(sleepers, ","))
+	answers, err := c.ask(ctx, text, shape{columns: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -91,12 +98,12 @@ func (t *step) sameAccount(r *row) bool {
 	return r.login == t.v.login || t.store.dialect.Notifies
 }
 
-// canBeWoken reports whether a waiter can be woken by every holder and by every waiter ahead of it.
+// canBeWoken reports whether a waiter behind that many others can be woken by each of them and by every holder.
 func (t *step) canBeWoken(ahead int) bool {
 	if t.v.now < t.v.start || ahead >= t.store.abilities().Wakes {
 		return false
 	}
-	other := func(r row) bool { return !t.sameAccount(&r) }
-	return !slices.ContainsFunc(t.v.holders, other) &&
-		!slices.ContainsFunc(t.v.front[:min(ahead, len(t.v.front))], other)
+	isOther := func(r row) bool { return !t.sameAccount(&r) }
+	front := t.v.front[:min(ahead, len(t.v.front))]
+	return !slices.ContainsFunc(t.v.holders, isOther) && !slices.ContainsFunc(front, isOther)
 }

@@ -86,9 +86,10 @@ func examineConnections(x *sql.Examination, set map[string]string) {
 	ofUser := number("max_user_connections")
 	x.Judge("max_user_connections", locks.Row{
 		When: ofUser > 0 && ofUser < x.Waiters()+2, Level: locks.Note,
-		What: fmt.Sprintf("one user may have %d connections, and up to %d waiters of each name keep one", ofUser, x.Waiters()),
-		Why:  "a queue can use them up; then renewals of the same user fail",
-		Fix:  "a larger max_user_connections, or a smaller ?waiters= in the URL",
+		What: fmt.Sprintf("one user may have %d connections, and up to %d waiters of each name keep one",
+			ofUser, x.Waiters()),
+		Why: "a queue can use them up; then renewals of the same user fail",
+		Fix: "a larger max_user_connections, or a smaller ?waiters= in the URL",
 	})
 }
 
@@ -100,11 +101,12 @@ func setGlobal(setting string) string {
 }
 
 // longWait is how long commits must wait for a replica at least, so that no lease is renewed
-// without one: no attempt lasts longer.
+// without one: an attempt to renew takes less time than that.
 const longWait = time.Hour
 
-// replicas judges whether commits wait for a replica. Semi-synchronous ones do so for a time.
-func replicas(ctx context.Context, x *sql.Examination, set map[string]string, semiSync bool) {
+// replicas judges whether commits wait for a replica. With semi-synchronous replication they do, for a limited
+// time.
+func replicas(ctx context.Context, x *sql.Examination, set map[string]string, isSemiSync bool) {
 	count, err := countReplicas(ctx, x, set)
 	what := fmt.Sprintf("%d connected", count)
 	level := locks.Problem
@@ -120,23 +122,28 @@ func replicas(ctx context.Context, x *sql.Examination, set map[string]string, se
 	fix := "semi-synchronous replication with a " + variable + " of days; or let nobody promote a replica before the old " +
 		"primary server is stopped"
 	x.Judge("replicas",
-		locks.Row{When: semiSync && wait >= longWait, Level: locks.OK, What: what + "; commits wait for one of them"},
+		locks.Row{
+			When: isSemiSync && wait >= longWait, Level: locks.OK,
+			What: what + "; commits wait for one of them",
+		},
 		locks.Row{
 			When: err == nil && count == 0, Level: locks.OK,
 			What: "none is connected; those that are away cannot be seen",
 		},
 		locks.Row{
-			When: semiSync, Level: level,
+			When: isSemiSync, Level: level,
 			What: fmt.Sprintf("%s, and commits wait for one of them, but for %v at most (%s)", what, wait, variable),
 			Why:  "after that " + locks.TwoServers,
 			Fix:  fix,
 		},
-		locks.Row{When: true, Level: level, What: what + ", and commits do not wait for them", Why: locks.TwoServers, Fix: fix},
+		locks.Row{
+			When: true, Level: level, What: what + ", and commits do not wait for them", Why: locks.TwoServers, Fix: fix,
+		},
 	)
 }
 
-// countReplicas counts the replicas that are connected: in the status of MariaDB, else in a list
-// for which MySQL wants a right.
+// countReplicas counts the replicas that are connected. MariaDB's status has their number. MySQL has a list of
+// them, for which it wants a right.
 func countReplicas(ctx context.Context, x *sql.Examination, set map[string]string) (int, error) {
 	if count, ok := set["slaves_connected"]; ok {
 		return strconv.Atoi(count)
@@ -151,7 +158,7 @@ func countReplicas(ctx context.Context, x *sql.Examination, set map[string]strin
 	return len(rows[0]), nil
 }
 
-// examineEngine looks at how the table is kept, if it exists: somebody may have made it by hand.
+// examineEngine judges the engine of the table, if the table exists: somebody may have made it by hand.
 func examineEngine(ctx context.Context, x *sql.Examination) {
 	rows, err := x.Ask(ctx, "SHOW CREATE TABLE "+x.Table)
 	if err != nil || len(rows) != 1 || len(rows[0]) != 1 || len(rows[0][0]) < 2 {

@@ -23,18 +23,18 @@ import (
 	"golock/locks/sql"
 )
 
-// Open understands mysql:// and mariadb:// URLs; see sql.Open.
+// Open parses a mysql:// or mariadb:// URL; see sql.Open.
 func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect()) }
 
-// settings take the place of what the administrator has set for other programs: each of these changes
+// settings replace what the administrator has set for other programs, because each of these settings changes
 // what golock's statements mean. A COMMIT must not end the connection (completion_type), a SELECT must
 // give all rows, and the empty text is not NULL. conn sends them before the first statement of a
-// connection; what changes a lock has them in its own text, as a proxy may change the connection.
+// connection. A text that changes a lock has them too, because a proxy may change the connection.
 const settings = "SET SESSION autocommit=1,completion_type=0,sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'," +
 	"sql_select_limit=18446744073709551615,sql_safe_updates=0,sql_big_selects=1,unique_checks=1"
 
-// started is when the server was started. UUID_SHORT holds the second, rounded up here. (2^24 calls move
-// it on by a second, in which more time has passed.)
+// started is an expression for the time when the server was started, in us. UUID_SHORT holds the second, rounded
+// up here. (After 2^24 calls UUID_SHORT has the next second; they take longer than a second.)
 const started = "(((UUID_SHORT()>>24)&4294967295)+1)*1000000"
 
 func dialect() sql.Dialect {
@@ -48,8 +48,9 @@ func dialect() sql.Dialect {
 		Begin: settings + ",time_zone='+00:00',wait_timeout=1,innodb_lock_wait_timeout=2" +
 			"/*M! ,max_statement_time=0*//*!50708 ,max_execution_time=0*/;" +
 			"SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE",
-		// Nothing follows the COMMIT: a KILL QUERY that came late would hit that, and look as
-		// if nothing had been done. What the server waits for is a setting of its own.
+		// Nothing follows the COMMIT: a late KILL QUERY would hit it, and the error would look as if
+		// nothing had been committed. Later is empty, because only a setting of the whole server says
+		// what a COMMIT waits for.
 		Commit: "SET SESSION wait_timeout=60;COMMIT",
 
 		// A table of another engine, without transactions, can be damaged by a crash.
@@ -58,8 +59,8 @@ func dialect() sql.Dialect {
 		Table: "CREATE TABLE %[1]s (\n%[2]s,\n  KEY queue (%[3]s)\n) " +
 			"ENGINE=InnoDB DEFAULT CHARACTER SET ascii COLLATE ascii_bin",
 		CreateAsSelect: true,
-		// The server looks at the right to make a table, and whether it replicates such a
-		// statement, before it finds that there is nothing to select from.
+		// The server checks the right to make a table, and whether it replicates such a statement,
+		// before it finds that %[2]s does not exist.
 		TryCreate: "CREATE TABLE %[1]s AS SELECT 1 FROM %[2]s",
 
 		NotHex: "%s REGEXP '[^0-9a-f]'",
@@ -120,17 +121,18 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 	}
 	c.MultiStatements = true
 	c.CheckConnLiveness = false
-	c.Logger = &mysql.NopLogger{} // else on standard error
+	c.Logger = &mysql.NopLogger{} // without it the library would log on standard error
 	conn, err := connectBy(ctx, c, t.Trips, func(ctx context.Context, transport, address string) (net.Conn, error) {
 		return network.Reach(ctx, (&net.Dialer{}).DialContext, transport, address, connected)
 	})
 	return conn, 0, err // this driver does not tell the number
 }
 
+// dialer connects to an address.
+type dialer = func(ctx context.Context, transport, address string) (net.Conn, error)
+
 // connectBy connects with a function that dials. It sets the DialFunc of the configuration itself.
-func connectBy(
-	ctx context.Context, c *mysql.Config, trips *network.Trips, dial func(ctx context.Context, transport, address string) (net.Conn, error),
-) (_ *conn, err error) {
+func connectBy(ctx context.Context, c *mysql.Config, trips *network.Trips, dial dialer) (_ *conn, err error) {
 	conn := &conn{trips: trips}
 	c.DialFunc = func(ctx context.Context, transport, address string) (net.Conn, error) {
 		raw, err := dial(ctx, transport, address)
@@ -146,7 +148,7 @@ func connectBy(
 	}
 	defer func() {
 		err = conn.explain(err)
-		if err != nil && conn.socket != nil { // the library forgets it if it panics
+		if err != nil && conn.socket != nil { // the library does not close it if it panics
 			conn.socket.Close()
 		}
 	}()
@@ -162,7 +164,7 @@ func connectBy(
 type conn struct {
 	raw    dbdriver.Conn
 	socket *network.Conn
-	isSet  bool // the settings were sent
+	isSet  bool // a statement with the settings was sent
 	trips  *network.Trips
 }
 
@@ -201,7 +203,7 @@ func (c *conn) run(ctx context.Context, text string) (answers []sql.Rows, err er
 			}
 		}
 		err := rows.NextResultSet()
-		if err == io.EOF { // none of the rest has rows
+		if err == io.EOF { // no other statement of the text gives rows
 			return all.Answers, nil
 		}
 		if err != nil {
@@ -233,9 +235,8 @@ func read(rows dbdriver.Rows, columns int, all *sql.Collector) error {
 	}
 }
 
-// Wait uses SELECT ... INTO, which locks nothing; DO or SET with the same subquery would lock
-// the row. The text ends with the sleep: the server would also run what followed for a client
-// that is gone.
+// Wait implements sql.Conn. It uses SELECT ... INTO, which locks nothing; DO or SET with the same subquery
+// would lock the row. Nothing follows the sleep: the server would run it even for a client that is gone.
 func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration) error {
 	_, err := c.Run(ctx, fmt.Sprintf("%s INTO @golock;DO /* golock:wait:%s */ SLEEP(IF(@golock,0,%d.%06d))",
 		offered, id, limit/time.Second, limit%time.Second/time.Microsecond))
@@ -245,9 +246,8 @@ func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration
 	return err
 }
 
-// Wake does not look what a connection runs: sql has compared server and account, and a
-// server uses no number twice while it runs. A waiter that is hit in another statement
-// makes that again.
+// Wake implements sql.Conn. It does not check what a connection runs: package sql has compared server and
+// account, and a running server uses no number twice. If the KILL hits another statement, the waiter repeats that.
 func (c *conn) Wake(ctx context.Context, numbers []string) (gone []string, err error) {
 	for _, n := range numbers {
 		_, err := c.Run(ctx, "KILL QUERY "+n)
@@ -261,13 +261,13 @@ func (c *conn) Wake(ctx context.Context, numbers []string) (gone []string, err e
 	return gone, nil
 }
 
-// The server's error numbers that mean something to us.
+// The numbers of the server's errors on which golock acts.
 const (
 	interrupted  = "1317"
 	noSuchThread = "1094"
 )
 
-// code is the number of a server's error.
+// code returns the number of a server's error, or the text of another error.
 func code(err error) string {
 	var said *mysql.MySQLError
 	switch {

@@ -24,11 +24,11 @@ func TestNothingAfterCommit(t *testing.T) {
 // Errors of MySQL that MariaDB does not know.
 func TestJudge(t *testing.T) {
 	d := dialect()
-	for number, want := range map[uint16]sql.Verdict{
+	for number, want := range map[uint16]sql.ErrorKind{
 		3159: sql.Refused,   // it wants TLS: no outage, for which --on-unavailable run is
 		4031: sql.Transient, // it has closed an idle connection: the next attempt connects
 	} {
-		if v, _ := d.Judge(&mysql.MySQLError{Number: number}); v != want {
+		if v, _ := d.KindOf(&mysql.MySQLError{Number: number}); v != want {
 			t.Errorf("error %d: verdict %v", number, v)
 		}
 	}

@@ -17,34 +17,35 @@ import (
 // columns as such a number announces.
 type packets struct {
 	network.Budget
-	head      []byte // of the packet that is read: its size, its number, its first byte
-	rest      int    // how much of it is still to come
-	loggedIn  bool
-	encrypted bool // this Protocol sees only the size of answers; see conn.watchDecrypted
+	head      []byte // the size, the number and the first byte of the packet, as far as they have come
+	rest      int    // the number of bytes of the packet that have not come yet
+	loggedIn  bool   // the server has accepted the login
+	encrypted bool   // TLS has begun, so only the size of answers can be checked; see conn.watchDecrypted
 }
 
 const (
 	headSize = 4 // the size of a packet, and its number
 
-	// maxPacket is more than a row of a table can be long.
+	// maxPacket is larger than any row of a table.
 	maxPacket = 1 << 20
 	// maxLoginPacket limits the key with which the client encrypts a password.
 	maxLoginPacket = 16 << 10
 
-	requestSize = 32      // of a client that asks for TLS before it logs in
-	clientSSL   = 1 << 11 // its flag
+	tlsRequestSize = 32      // the size of the packet with which a client asks for TLS before the login
+	clientSSL      = 1 << 11 // the flag in that packet that asks for TLS
 )
 
 // The first bytes of packets.
 const (
-	isOK      = 0
-	isNumber3 = 0xfd // a number of three bytes follows
-	isNumber8 = 0xfe // a number of eight bytes follows; or, in a short packet, the rows have ended
+	firstOK      = 0
+	firstNumber3 = 0xfd // a number of three bytes follows
+	firstNumber8 = 0xfe // a number of eight bytes follows; or, in a short packet, the rows have ended
 )
 
 // Sent implements network.Protocol.
 func (p *packets) Sent(b []byte) error {
-	if !p.loggedIn && len(b) == headSize+requestSize && binary.LittleEndian.Uint32(b[headSize:])&clientSSL != 0 {
+	mayAskForTLS := !p.loggedIn && len(b) == headSize+tlsRequestSize
+	if mayAskForTLS && binary.LittleEndian.Uint32(b[headSize:])&clientSSL != 0 {
 		p.encrypted = true
 	}
 	return p.Budget.Sent(b)
@@ -75,7 +76,7 @@ func (p *packets) Received(b []byte) error {
 	return nil
 }
 
-// begin looks at the head of a packet. The library makes room for the rest before it has come.
+// begin checks the head of a packet. The library allocates memory for the whole packet before it has come.
 func (p *packets) begin() error {
 	size := int(p.head[0]) | int(p.head[1])<<8 | int(p.head[2])<<16
 	limit := maxPacket
@@ -95,9 +96,9 @@ func (p *packets) begin() error {
 	p.head = p.head[:0]
 	p.rest = size - 1
 	switch {
-	case p.loggedIn && (first == isNumber3 || first == isNumber8 && size > 8):
+	case p.loggedIn && (first == firstNumber3 || first == firstNumber8 && size > 8):
 		return network.Damaged("a packet that begins with %#x", first)
-	case first == isOK:
+	case first == firstOK:
 		p.loggedIn = true
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 )
 
 // release returns the text of a release. The text keeps what it reads in variables, because a subquery in an
-// UPDATE would lock the rows that it reads. The KILL comes after the COMMIT, so that the woken waiter sees its
-// offer.
+// UPDATE would lock the rows that it reads. @golock_ok is 1 if everything is as the holder knows it; otherwise no
+// UPDATE finds a row. The KILL comes after the COMMIT, so that the woken waiter sees its offer.
 func release(r sql.Release) string {
 	d := dialect()
 	return strings.Join([]string{
@@ -24,13 +24,16 @@ func release(r sql.Release) string {
 		fmt.Sprintf("SELECT COUNT(*) INTO @golock_table FROM %s WHERE %s", r.Table, r.OfTable),
 		fmt.Sprintf("SELECT entry_id,ord,conn,%s INTO @golock_first,@golock_ord,@golock_conn,@golock_ready"+
 			" FROM %s WHERE %s AND ord>=@golock_low ORDER BY ord,entry_id LIMIT 1", r.Ready, r.Table, r.Front),
-		"SET @golock_ok=@golock_ok AND @golock_own=1 AND @golock_others=0 AND @golock_table=1 AND @golock_ready AND " + r.Server,
-		fmt.Sprintf("SET @golock_offer=@golock_ok AND @golock_first<>'',@golock_counter=GREATEST(@golock_counter+2,%s)", d.Clock),
+		"SET @golock_ok=@golock_ok AND @golock_own=1 AND @golock_others=0 AND @golock_table=1 AND @golock_ready AND " +
+			r.Server,
+		fmt.Sprintf("SET @golock_offer=@golock_ok AND @golock_first<>'',@golock_counter=GREATEST(@golock_counter+2,%s)",
+			d.Clock),
 		fmt.Sprintf("UPDATE %s SET %s WHERE %s AND @golock_ok", r.Table, r.Tombstone, r.IsOwn),
 		fmt.Sprintf("UPDATE %s SET %s,fence=@golock_counter-1 WHERE %s AND entry_id=@golock_first AND @golock_offer",
 			r.Table, r.Offer, r.Front),
-		fmt.Sprintf("UPDATE %s SET seen=counter,counter=@golock_counter,turn=%d,moved=IF(@golock_offer,@golock_counter,moved),"+
-			"low=IF(@golock_offer,@golock_ord,low) WHERE %s AND @golock_ok", r.Table, r.Turn, r.IsName),
+		fmt.Sprintf("UPDATE %s SET seen=counter,counter=@golock_counter,turn=%d,"+
+			"moved=IF(@golock_offer,@golock_counter,moved),low=IF(@golock_offer,@golock_ord,low)"+
+			" WHERE %s AND @golock_ok", r.Table, r.Turn, r.IsName),
 		"SELECT IF(@golock_ok,1,0),IF(@golock_offer,@golock_conn,0)",
 		d.Commit,
 		"KILL QUERY IF(@golock_offer,@golock_conn,0)",

@@ -39,8 +39,8 @@ func examine(ctx context.Context, x *sql.Examination) {
 	x.Room(most, number("used"))
 }
 
-// durable judges what a crash leaves. Which commits wait for the disk golock says
-// in each of its own (synchronous_commit).
+// durable judges what survives a crash. It ignores synchronous_commit, which golock sets in each of its
+// transactions.
 func durable(x *sql.Examination, set map[string]string) {
 	const what = "is off: a crash of the machine can lose what was committed, or damage the table"
 	for _, name := range []string{"fsync", "full_page_writes"} {
@@ -57,8 +57,8 @@ func durable(x *sql.Examination, set map[string]string) {
 	x.OK("fsync", "is on, and golock's grants wait for it whatever synchronous_commit is: they outlive a crash")
 }
 
-// standbys judges whether commits wait for a standby. golock's ask for it, whatever
-// synchronous_commit is. A user without pg_read_all_stats sees the standbys, but not their state.
+// standbys judges whether golock's commits wait for a standby. They ask for it, whatever synchronous_commit is.
+// A user without pg_read_all_stats sees the standbys, but not their state.
 func standbys(x *sql.Examination, names string, number func(string) int) {
 	connected := number("standbys")
 	what := fmt.Sprintf("%d connected", connected)

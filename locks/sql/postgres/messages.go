@@ -19,8 +19,8 @@ const headSize = 5
 // The library could limit messages itself, but hides the reason: it says "conn closed".
 type messages struct {
 	network.Budget
-	head []byte // of the message that is read, as much as has come
-	rest int    // how many bytes of it are still to come
+	head []byte // the kind and the size of the message, as far as they have come
+	rest int    // the number of bytes of the message that have not come yet
 }
 
 // Received implements network.Protocol.
@@ -41,7 +41,7 @@ func (m *messages) Received(b []byte) error {
 		if len(m.head) < headSize {
 			return nil
 		}
-		size := int64(binary.BigEndian.Uint32(m.head[1:])) - 4 // which counts itself
+		size := int64(binary.BigEndian.Uint32(m.head[1:])) - 4 // the size counts itself
 		switch {
 		case size < 0:
 			return network.Damaged("a message that begins with %q", m.head)

@@ -24,10 +24,10 @@ import (
 	"golock/locks/sql"
 )
 
-// Open understands postgres:// and postgresql:// URLs; see sql.Open.
+// Open parses a postgres:// or postgresql:// URL; see sql.Open.
 func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect()) }
 
-// begin has limits that take the place of those that the administrator has set.
+// begin replaces limits that the administrator has set for other programs.
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;SET LOCAL synchronous_commit=on;" +
 	"SET LOCAL lock_timeout=2000;SET LOCAL statement_timeout=4000;SET LOCAL idle_in_transaction_session_timeout=1000"
 
@@ -46,7 +46,7 @@ func dialect() sql.Dialect {
 		TryCreate: "BEGIN READ WRITE;CREATE TABLE %[1]s ();ROLLBACK",
 
 		NotHex: "%s ~ '[^0-9a-f]'",
-		Clock:  micros("clock_timestamp()"), // others are read when their transaction begins
+		Clock:  micros("clock_timestamp()"), // now() would be the time when the transaction began
 		// No two servers start in the same microsecond.
 		Facts: "extract(epoch FROM pg_postmaster_start_time())," + micros("pg_postmaster_start_time()") +
 			",pg_backend_pid(),current_user,current_setting('max_connections')",
@@ -54,7 +54,7 @@ func dialect() sql.Dialect {
 		InUse:     inUse,
 		Release:   release,
 		IsServer:  isServer,
-		Listeners: 32, // a notification wakes all of a database's
+		Listeners: 32, // a notification wakes the backends of all listeners of the database
 		Notifies:  true,
 		Code:      code,
 		Connect:   connect,
@@ -72,9 +72,9 @@ func dialect() sql.Dialect {
 			sql.Errors(sql.Refused, "the schema must exist", "3F000"),
 			sql.Errors(sql.Refused, "", "22", "42"),
 			sql.Errors(sql.Standby, sql.ReplicaHint, recovery, "25006"), // in recovery a transaction cannot be READ WRITE
-			sql.Errors(sql.Refused, "", "0A"),                           // it is no whole PostgreSQL
-			sql.Errors(sql.Passing, "", "53300", "53400"),               // short of connections
-			sql.Errors(sql.ForNewcomers, "", "53"),                      // of disk or memory
+			sql.Errors(sql.Refused, "", "0A"),                           // the server lacks a feature of PostgreSQL
+			sql.Errors(sql.Passing, "", "53300", "53400"),               // too few connections
+			sql.Errors(sql.ForNewcomers, "", "53"),                      // the disk or the memory is full
 			sql.Errors(sql.Refused, "", "57P04"),                        // the database has been dropped
 			sql.Errors(sql.Refused, lease.LoginHint, bouncer+" no such user", bouncer+" password authentication failed",
 				bouncer+" SASL authentication failed", bouncer+" certificate authentication failed", bouncer+" bouncer config error",
@@ -91,19 +91,20 @@ func dialect() sql.Dialect {
 	}
 }
 
+// micros returns an expression for the us since 1970 at a timestamp.
 func micros(timestamp string) string {
 	return "(extract(epoch FROM " + timestamp + ")*1000000)::bigint"
 }
 
-// connect goes where the URL says: the variables that other programs read (PGHOST,
-// PGOPTIONS and so on) would make a cron job and a login shell go to different places.
+// connect implements sql.Dialect.Connect. It ignores the variables that other programs read (PGHOST, PGOPTIONS
+// and so on): they would make a cron job and a login shell go to different places.
 func connect(ctx context.Context, t *sql.Target, host string, connected func()) (_ sql.Conn, pid int64, err error) {
 	defer network.Recover(&err)
 	name, port := host, t.Port
 	if t.Socket == "" {
 		name, port, _ = net.SplitHostPort(host)
 	}
-	number, _ := strconv.ParseUint(port, 10, 16) // the URL's: network.Hosts has read it
+	number, _ := strconv.ParseUint(port, 10, 16) // network.Hosts has checked the port
 	c, err := plainConfig()
 	if err != nil {
 		return nil, 0, err
@@ -118,7 +119,7 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 		return nil, 0, err
 	}
 	if c.TLSConfig == nil && t.Socket == "" && !network.IsLoopback(name) {
-		c.RequireAuth = "!password" // an attacker in between could ask for it in the clear
+		c.RequireAuth = "!password" // an attacker in between could ask for the password in the clear
 	}
 	dial := network.Dial(c.DialFunc)
 	c.DialFunc = func(ctx context.Context, transport, address string) (net.Conn, error) {
@@ -139,11 +140,11 @@ func connect(ctx context.Context, t *sql.Target, host string, connected func()) 
 	if err != nil {
 		return nil, 0, conn.explain(err)
 	}
-	return conn, int64(conn.raw.PID()), nil // a pooler makes it up
+	return conn, int64(conn.raw.PID()), nil // a pooler tells a PID that it has made up
 }
 
-// plainConfig is a configuration that does not depend on variables: the library takes from
-// them what is not said here. One cannot be overridden: PGSERVICE is looked up in a file.
+// plainConfig returns a configuration that does not depend on variables. It sets everything that the library
+// would otherwise take from a variable. Only PGSERVICE, which names a section of a file, cannot be overridden.
 var plainConfig = sync.OnceValues(func() (*pgconn.Config, error) {
 	const service = "PGSERVICE"
 	if was, set := os.LookupEnv(service); set {
@@ -159,20 +160,19 @@ var plainConfig = sync.OnceValues(func() (*pgconn.Config, error) {
 type conn struct {
 	raw      *pgconn.PgConn
 	socket   *network.Conn
-	notified bool           // since the last Wait: the statements that come between must not swallow it
-	warning  *pgconn.Notice // of the last Run
+	notified bool           // a notification has come since the last Wait, perhaps during another statement
+	warning  *pgconn.Notice // the warning of the last Run; nil if there was none
 }
 
-// generalWarning is the code of a commit whose wait for a standby somebody has cancelled: it is
-// only on this server then, but the server reports success.
+// generalWarning is the code of the warning that somebody has cancelled the wait of a commit for a standby. The
+// server reports success, although only this server has the commit.
 // https://www.postgresql.org/docs/current/warm-standby.html#SYNCHRONOUS-REPLICATION-HA
 const generalWarning = "01000"
 
-// commit ends the texts that others can rely on.
+// commit ends every text of which the commit must be safe before anybody relies on it.
 const commit = "COMMIT"
 
-// explain gives the cause of an error. After one the library may say only that the connection is
-// closed.
+// explain returns the cause of an error. The library may say only that the connection is closed.
 func (c *conn) explain(err error) error {
 	if err != nil && c.socket != nil && c.socket.Fault() != nil {
 		return c.socket.Fault()
@@ -235,8 +235,8 @@ func (c *conn) Wait(ctx context.Context, _, _ string, limit time.Duration) (err 
 	return nil
 }
 
-// Wake only finds out who is gone: NOTIFY has woken them. The backend of a client that has
-// died ends at its next read.
+// Wake implements sql.Conn. NOTIFY has woken the waiters, so Wake only finds out which of them are gone. The
+// backend of a client that has died ends at its next read.
 func (c *conn) Wake(ctx context.Context, numbers []string) (gone []string, err error) {
 	answers, err := c.Run(ctx, "SELECT n FROM (VALUES ("+strings.Join(numbers, "),(")+")) AS waiters (n)"+
 		" WHERE NOT EXISTS (SELECT FROM pg_stat_get_activity(n))")
@@ -257,10 +257,10 @@ func (c *conn) Close() {
 	_ = c.raw.Close(ctx)
 }
 
-// bouncer is the code of whatever PgBouncer says itself; the text after it tells what it means.
+// bouncer is the code of every error of PgBouncer itself. Only the text of the error tells what it means.
 const bouncer = "08P01"
 
-// These are texts of the client library about a connection that it does not make.
+// These are texts in errors of the client library when it refuses to connect.
 const (
 	noTLS     = "server refused TLS connection"
 	clearText = "authentication method requirement"
