@@ -213,7 +213,8 @@ func (d *decision) join() {
 		}
 	case known.State == Tombstone || known.State == Ended:
 		// The entry may have been refused, and the answer lost: then it is refused again.
-		refusal := d.refusal(false)
+		const isFull = false
+		refusal := d.refusal(isFull)
 		if refusal.Verdict == "" {
 			d.out.Verdict = Gone
 		} else {

@@ -16,7 +16,7 @@ import (
 
 // Examine implements locks.Store.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
-	if _, err := s.names(ctx, ""); err != nil {
+	if _, err := s.names(ctx, allNames); err != nil {
 		return nil, err
 	}
 	client, _ := s.client() // the client exists, because the server has just answered

@@ -33,12 +33,17 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, er
 
 // Find implements locks.Queue.
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
-	return ref.In(s.list(ctx, ref.Key, ""))
+	return ref.In(s.list(ctx, ref.Key, unknownName))
 }
 
-// names returns the given name, or all names of the index if it is "".
+const (
+	allNames    = "" // stands for all names of the index
+	unknownName = "" // stands for a name of which only the key is known
+)
+
+// names returns the given name, or the names of the index for allNames.
 func (s *Store) names(ctx context.Context, name string) ([]string, error) {
-	if name != "" {
+	if name != allNames {
 		return []string{name}, nil
 	}
 	names, err := ask(ctx, s, func(ctx context.Context, client goredis.UniversalClient) ([]string, error) {
@@ -48,7 +53,7 @@ func (s *Store) names(ctx context.Context, name string) ([]string, error) {
 	return names, err
 }
 
-// list returns the live entries of a lock. The name of the lock may be unknown.
+// list returns the live entries of a lock. The name may be unknownName.
 func (s *Store) list(ctx context.Context, key locks.Key, name string) ([]locks.Entry, error) {
 	r, err := ask(ctx, s, s.runScript(call{key: key, Mode: "list", Name: name}))
 	if err != nil {

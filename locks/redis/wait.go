@@ -43,9 +43,10 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, onNext func()) (a leas
 	}
 }
 
-// accept returns the grant in a message. The message must answer the last Ask, from which the lease
-// counts, and must be recent: an old message may be about a lease that has ended. With
-// ?min-replicas= accept refuses, because only the answer to an Ask has waited for the replicas.
+// accept returns the grant in a message, or an empty answer if the entry must ask. The message must answer the
+// last Join, from which the lease counts, and the Join must be recent: an old message may be about a lease that
+// has ended. With ?min-replicas= the entry must always ask, because only the answer to a Join has waited for the
+// replicas.
 func (e *entry) accept(m *message) (a lease.Answer, sent locks.Instant) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -40,7 +40,8 @@ func (s *Store) insertFirst(row string) string {
 
 // DDL returns the statements that make the table. An administrator runs them where golock's user may not.
 func (s *Store) DDL() string {
-	return s.tableText() + ";\n" + s.insertFirst(firstRow("", 0, 0)) + ";"
+	const noServer, noQuarantine, notMade = "", 0, 0
+	return s.tableText() + ";\n" + s.insertFirst(firstRow(noServer, noQuarantine, notMade)) + ";"
 }
 
 // write runs a text that writes outside a step. If what the text makes exists already, isMade is false and err is
