@@ -30,34 +30,48 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []string) {
 // gets the offer of a waiter whose connection has ended. hasWoken says that the waiters were woken once already.
 func (c *session) watch(ctx context.Context, q *question, sleepers []string, hasWoken bool) {
 	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0; pause *= 2 {
-		err := c.open(ctx)
 		isFirstWake := pause == firstWatch && !hasWoken
-		if err == nil && (isFirstWake || pause >= nextWake) {
-			_, err = c.conn.Wake(ctx, sleepers)
+		still, err := c.watchOnce(ctx, q.key, sleepers, pause, isFirstWake || pause >= nextWake)
+		if err == nil {
+			sleepers = still
+		}
+		if err == nil && pause == lastWatch {
+			err = c.passOverGone(ctx, q, sleepers)
 		}
 		if err == nil {
-			lease.Pause(ctx, pause)
-			sleepers, err = c.asleep(ctx, q.key, sleepers)
+			continue
 		}
-		if err == nil && pause == lastWatch && len(sleepers) > 0 {
-			var gone []string
-			gone, err = c.conn.Wake(ctx, sleepers)
-			if err == nil && len(gone) > 0 {
-				err = c.passOverGone(ctx, q, gone)
-			}
-		}
-		if err != nil {
-			c.closeConn()
-			if c.store.kindOf(err) != AtOnce { // AtOnce means that a late wake-up has hit this connection
-				return
-			}
+		c.closeConn()
+		if c.store.kindOf(err) != AtOnce { // AtOnce means that a late wake-up has hit this connection
+			return
 		}
 	}
 }
 
-// passOverGone revokes the offers to connections that have ended, and offers their slots to other waiters.
-func (c *session) passOverGone(ctx context.Context, q *question, gone []string) error {
-	_, err := c.write(ctx, fmt.Sprintf("UPDATE %s SET due=0 WHERE lock_key='%s' AND state='O' AND conn IN (%s)",
+// watchOnce returns the waiters that have not reacted after a pause. With wakes it wakes them first.
+func (c *session) watchOnce(ctx context.Context, key string, sleepers []string, pause time.Duration, wakes bool) (still []string, err error) {
+	err = c.open(ctx)
+	if err == nil && wakes {
+		_, err = c.conn.Wake(ctx, sleepers)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lease.Pause(ctx, pause)
+	return c.asleep(ctx, key, sleepers)
+}
+
+// passOverGone revokes the offers to those waiters whose connection has ended, and offers their slots to other
+// waiters.
+func (c *session) passOverGone(ctx context.Context, q *question, sleepers []string) error {
+	if len(sleepers) == 0 {
+		return nil
+	}
+	gone, err := c.conn.Wake(ctx, sleepers)
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	_, err = c.write(ctx, fmt.Sprintf("UPDATE %s SET due=0 WHERE lock_key='%s' AND state='O' AND conn IN (%s)",
 		c.store.table, q.key, strings.Join(gone, ",")))
 	if err != nil {
 		return err
