@@ -42,10 +42,12 @@ deps: ## Debian's packages that tests and benchmarks use, if missing
 
 # test-run is compiled with the flags of the programs and tests, so that they share one build cache.
 test: deps ## everything, on real servers; 5 to 20 minutes
+	@packaging/check-go
 	@mkdir -p bin && CGO_ENABLED=0 $(GO) build -trimpath -o bin/test-run ./test/run
 	@bin/test-run
 
 test-short: ## what needs no server, no packages and no minutes
+	@packaging/check-go
 	$(GO) test ./...
 
 fuzz: ## each fuzz target for a minute

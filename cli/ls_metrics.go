@@ -31,7 +31,7 @@ func (l *lockNow) add(e locks.Entry) {
 		return
 	}
 	l.holders++
-	if e.HasAge {
+	if e.HasAge && !e.Ended { // a slot that only --hold keeps is not held too long
 		l.oldestHolder, l.hasHolderAge = max(l.oldestHolder, e.Age), true
 	}
 	if e.TTL > 0 && !e.Ended && (!l.hasLease || e.Expires < l.leaseLeft) {
@@ -49,7 +49,7 @@ var nowMetrics = []struct {
 		func(l *lockNow) (float64, bool) { return float64(l.holders), true }},
 	{"golock_waiters", "Runs that wait now.",
 		func(l *lockNow) (float64, bool) { return float64(l.waiters), true }},
-	{"golock_oldest_holder_age_seconds", "For how long the oldest holder has held.",
+	{"golock_oldest_holder_age_seconds", "For how long the oldest holder has held whose command has not ended.",
 		func(l *lockNow) (float64, bool) { return l.oldestHolder.Seconds(), l.hasHolderAge }},
 	{"golock_oldest_waiter_age_seconds", "For how long the oldest waiter has waited.",
 		func(l *lockNow) (float64, bool) { return l.oldestWaiter.Seconds(), l.hasWaiterAge }},

@@ -95,6 +95,8 @@ func (c *runCommand) run(out *term.Printer) error {
 	switch {
 	case err == errMissingName && len(run.Argv) > 2 && run.Argv[1] == "--":
 		return fmt.Errorf("%w; did you mean --name %s?", err, locks.Printable(run.Argv[0], 80))
+	case err == errMissingName: // it may stand after a word that began the command
+		return withFlagHint(err, run.Argv)
 	case err != nil:
 		return err
 	}

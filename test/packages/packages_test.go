@@ -196,7 +196,7 @@ version) echo "go version go1.19.8 linux/amd64" ;;
 *) echo "go: errors parsing go.mod: invalid go version '1.26.0': must match format 1.23" >&2; exit 1 ;;
 esac`
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "go"), []byte(old), 0o755))
-	for _, target := range []string{"build", "dist"} {
+	for _, target := range []string{"build", "dist", "test-short"} {
 		out, err := exec.Command("make", "-C", dir, target, "GO=./go", "VERSION=1").CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "golock needs Go 1.26") || !strings.Contains(string(out), "go1.19.8") {
 			t.Errorf("make %s with an old Go: %v, %s", target, err, out)
