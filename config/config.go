@@ -152,7 +152,7 @@ func (v *Values) addFiles(files []*file, nameOrNone []string) {
 }
 
 // checkAgreement makes sure that the names of a run have the same values of the settings that concern the
-// run as a whole. The error is about a name whose value does not come from the default.
+// run as a whole. If they differ, at least one of the two values comes from a file, and the error names it.
 func (v *Values) checkAgreement() error {
 	names := v.List("name")
 	lastName := len(names) - 1

@@ -247,7 +247,7 @@ func (l *link) revoke(ctx context.Context, id int64) (existed bool, err error) {
 
 // revokeSoon is like revoke, but does not wait for the answer.
 func (l *link) revokeSoon(id int64) {
-	_, _ = l.begin("Lease/LeaseRevoke", message(nil).number(1, id), true)
+	_, _ = l.begin("Lease/LeaseRevoke", message(nil).number(1, id), lastMessage)
 }
 
 // remaining asks how long a lease lasts.

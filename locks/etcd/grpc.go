@@ -61,6 +61,12 @@ func frameMessage(m message) []byte {
 	return append(b, m...)
 }
 
+// These are the values of the parameter isLast.
+const (
+	lastMessage = true
+	moreFollow  = false
+)
+
 // begin begins a call. isLast says that no other message follows in the call.
 func (l *link) begin(method string, m message, isLast bool) (*stream, error) {
 	return l.beginFramed(method, frameMessage(m), isLast)
@@ -88,7 +94,7 @@ func (l *link) beginFramed(method string, framed []byte, isLast bool) (*stream, 
 // unary makes a call with one request and one answer.
 func (l *link) unary(ctx context.Context, method string, m message) ([]byte, error) {
 	sent := locks.BootTime()
-	s, err := l.begin(method, m, true)
+	s, err := l.begin(method, m, lastMessage)
 	if err != nil {
 		return nil, err
 	}

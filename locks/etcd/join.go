@@ -218,7 +218,8 @@ func (e *entry) commitInsert(ctx context.Context, l *link, s *state, d *queue.De
 	if err != nil {
 		return a, nil, false, err
 	}
-	if !o.succeeded && !(takes && e.isPlain()) {
+	hasJoined := o.succeeded || takes && e.isPlain()
+	if !hasJoined {
 		return a, next, false, nil
 	}
 	a, err = e.settle(ctx, l, next)

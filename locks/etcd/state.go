@@ -153,15 +153,17 @@ func (s *state) put(p *pair) {
 	}
 }
 
+// putHolder adds the key of a holder, or of a hold.
 func (s *state) putHolder(id string, isHold bool, p *pair) {
+	if !isID(id) {
+		s.noteFlaw(p, "", fmt.Errorf("key %q", locks.Printable(p.key[len(s.lock):], 80)))
+		return
+	}
 	r, err := parseRecord(p.value, s.key)
 	if err == nil {
 		_, err = r.entry(id, p.created)
 	}
-	switch {
-	case !isID(id):
-		id, err = "", fmt.Errorf("key %q", locks.Printable(p.key[len(s.lock):], 80))
-	case err == nil:
+	if err == nil {
 		err = p.checkLease(id, isHold)
 	}
 	switch {

@@ -81,15 +81,15 @@ func (e *entry) ensureWatch(l *link, s *state, place int, before [nearPlaces]str
 	var wanted []byte
 	if isFar {
 		for _, key := range append(before[:], e.key) {
-			wanted = append(wanted, frameMessage(watchFrom(span{from: key}, s.revision+1, true))...)
+			wanted = append(wanted, frameMessage(watchFrom(span{from: key}, s.revision+1, onlyDeletions))...)
 		}
 	} else {
 		w.state = s.clone()
-		wanted = frameMessage(watchFrom(e.all(), s.revision+1, false))
+		wanted = frameMessage(watchFrom(e.all(), s.revision+1, allEvents))
 	}
 	e.watch = w
 	var err error
-	w.stream, err = l.beginFramed("Watch/Watch", wanted, false)
+	w.stream, err = l.beginFramed("Watch/Watch", wanted, moreFollow)
 	if err != nil {
 		w.err = err
 		tell(e.wake)
@@ -243,7 +243,7 @@ func (e *entry) watchHolder() (shouldRenew bool) {
 	if own == nil || own.isEvicted() {
 		return true
 	}
-	s, err := l.begin("Watch/Watch", watchFrom(span{from: own.key}, o.revision+1, false), false)
+	s, err := l.begin("Watch/Watch", watchFrom(span{from: own.key}, o.revision+1, allEvents), moreFollow)
 	if err != nil {
 		return false
 	}

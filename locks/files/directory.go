@@ -25,8 +25,8 @@ const (
 	seenPrefix = "seen." // begins the name of a file of notes (writeNotes); the name of a clock follows
 )
 
-// usedSuffix ends the name of a file beside the directory of a name. Both names begin with the key. The
-// file shows that a missing directory was removed.
+// usedSuffix ends the name of a file beside the directory of a name. Both are called after the key. If there
+// is such a file and no directory, somebody has removed the directory.
 const usedSuffix = ".used"
 
 // directory is the directory of one name.

@@ -334,7 +334,7 @@ func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 			return a, err
 		}
 		if e.state != nil && !e.state.hasRecord(e.member.record()) {
-			_ = e.dir.removeRecord(e.member.record()) // perhaps no version has had it
+			_ = e.dir.removeRecord(e.member.record()) // decide removes a record only if a version has named it
 		}
 	}
 	e.dir.writeNotes(e.state)

@@ -197,7 +197,7 @@ func isPrivate(path string) bool {
 // use: systemd-tmpfiles(8) does not clean a directory that has a flock (tmpfiles.d(5)). If
 // systemd-tmpfiles is cleaning it just now, golock notices later that its lock file has gone.
 func (s *Store) openForUse() (*directory, error) {
-	d, err := openDirectory(s.path, s.roots, true)
+	d, err := openDirectory(s.path, s.roots, doCreate)
 	if err != nil {
 		return nil, err
 	}
@@ -246,6 +246,12 @@ func directoriesIn(p parent) (paths []string) {
 	}
 	return paths
 }
+
+// These are the values of the parameter create.
+const (
+	doNotCreate = false
+	doCreate    = true
+)
 
 // openDirectory opens the lock directory, or the default one if path is empty. With create it makes
 // a missing directory, but not the directories above it.

@@ -120,7 +120,7 @@ func ofKey(key locks.Key) func(base string) bool {
 func (s *Store) eachTable(
 	ctx context.Context, isSelected func(base string) bool, access int, f func(*lockFile, *table) error,
 ) (failed []error) {
-	d, err := openDirectory(s.path, s.roots, false)
+	d, err := openDirectory(s.path, s.roots, doNotCreate)
 	if err != nil {
 		return []error{err}
 	}

@@ -234,7 +234,7 @@ func (e *entry) take(tab *table) (*lease, error) {
 	}
 	// The path bytes were locked first: a process that makes a new file after this check sees them. If
 	// the file was removed, the entry stays in its old queue until it has joined that of the new file,
-	// but unlocks the path bytes.
+	// but unlocks its hold byte and the path bytes.
 	if err := f.checkPath(); err != nil {
 		_ = unlockFrom(f.fd, holdByte(e.record.ticket))
 		return nil, err

@@ -135,7 +135,7 @@ func (l *lease) unlockWaitByte() {
 
 // Forget implements locks.Queue.
 func (s *Store) Forget(_ context.Context, name string) error {
-	d, err := openDirectory(s.path, s.roots, false)
+	d, err := openDirectory(s.path, s.roots, doNotCreate)
 	if err != nil {
 		return err
 	}

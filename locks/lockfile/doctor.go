@@ -55,7 +55,7 @@ func (s *Store) examineSupport(found *locks.Findings, dir string) {
 	fd, openErr := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	var lockErr error
 	if openErr == nil {
-		lockErr = s.setLock(fd, unix.F_WRLCK, false)
+		lockErr = s.setLock(fd, unix.F_WRLCK, doNotWait)
 		unix.Close(fd)
 	}
 	found.Judge("locks",

@@ -68,7 +68,13 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 }
 
 // Take implements kernel.Lock.
-func (s *Store) Take(r locks.Request) (*kernel.Lease, error) { return s.take(r, false) }
+func (s *Store) Take(r locks.Request) (*kernel.Lease, error) { return s.take(r, doNotWait) }
+
+// These are the values of the parameter wait.
+const (
+	doNotWait = false // fail if another process has the lock
+	doWait    = true  // sleep until the lock is free
+)
 
 // take locks the file. A holder of a shared lock gets no slot number, because the kernel does not
 // number the holders.
@@ -85,7 +91,7 @@ func (s *Store) take(r locks.Request, wait bool) (*kernel.Lease, error) {
 	}
 	fd = fdtable.MoveHigh(fd)
 	return kernel.NewLease(grant, []int{fd}, func() (err error) {
-		unlockErr := s.family.setLock(fd, unix.F_UNLCK, false)
+		unlockErr := s.family.setLock(fd, unix.F_UNLCK, doNotWait)
 		if unlockErr != nil {
 			err = &locks.PathError{Op: "unlock", Path: s.path, Err: unlockErr}
 		}
@@ -103,7 +109,7 @@ func (s *Store) Wait(ctx context.Context, r locks.Request) (*kernel.Lease, error
 	go func() {
 		defer close(done)
 		defer locks.Recover(&err)
-		lease, err = s.take(r, true)
+		lease, err = s.take(r, doWait)
 	}()
 	select {
 	case <-done:

@@ -47,11 +47,11 @@ func SplitURL(address, example string) (u URL, err error) {
 	u.Scheme = scheme
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
-	u.Path, u.query = visible(path), visible(query)
+	u.Path, u.query = escapeInvisible(path), escapeInvisible(query)
 	userEnd := strings.LastIndexByte(authority, '@')
 	u.Authority = authority[userEnd+1:]
 	name, password, _ := strings.Cut(authority[:max(userEnd, 0)], ":")
-	u.user = visible(name)
+	u.user = escapeInvisible(name)
 	u.User, err = Unescape("user", name)
 	if err != nil {
 		return u, err
@@ -60,8 +60,8 @@ func SplitURL(address, example string) (u URL, err error) {
 	return u, err
 }
 
-// visible escapes all bytes except visible ASCII.
-func visible(text string) string {
+// escapeInvisible escapes all bytes except visible ASCII, so that an error can show the text.
+func escapeInvisible(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
 		if c > ' ' && c < 0x7f {
