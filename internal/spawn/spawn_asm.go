@@ -103,13 +103,16 @@ func setupError(call string, errno syscall.Errno) error {
 func newPlan(path string, argv, env []string, attr *syscall.SysProcAttr) (*plan, error) {
 	p := &plan{ignoreAction: action{sigIgn}}
 	var err error
-	if p.path, err = syscall.BytePtrFromString(path); err != nil {
+	p.path, err = syscall.BytePtrFromString(path)
+	if err != nil {
 		return nil, err
 	}
-	if p.argv, err = syscall.SlicePtrFromStrings(argv); err != nil {
+	p.argv, err = syscall.SlicePtrFromStrings(argv)
+	if err != nil {
 		return nil, err
 	}
-	if p.env, err = syscall.SlicePtrFromStrings(env); err != nil {
+	p.env, err = syscall.SlicePtrFromStrings(env)
+	if err != nil {
 		return nil, err
 	}
 	if attr.Setpgid {

@@ -2,7 +2,7 @@
 // file. Only one socket can have an address.
 //
 // The kernel frees an address however a process ends. There is no order. A max of N is N addresses,
-// of which a holder has one, so all runs must name the same N. The sockets listen, so that other
+// and a holder has one of them, so all runs must name the same N. The sockets listen, so that other
 // processes can see them. Nobody accepts a connection.
 package bind
 

@@ -76,7 +76,7 @@ func (c *client) current(ctx context.Context, connected func()) (*link, error) {
 	return l, err
 }
 
-// connect connects to the member that is next, and logs in.
+// connect connects to the next member, and logs in.
 func (c *client) connect(ctx context.Context, connected func()) (*link, error) {
 	c.mu.Lock()
 	host := c.target.hosts[c.next%len(c.target.hosts)]

@@ -184,7 +184,8 @@ func (s *stream) end(headers map[string]string) {
 
 func (r *reader) headers(kind, flags byte, id uint32, p []byte) (err error) {
 	if kind == frameHeaders {
-		if p, err = unpad(flags, p); err != nil {
+		p, err = unpad(flags, p)
+		if err != nil {
 			return err
 		}
 		if flags&flagPriority != 0 {

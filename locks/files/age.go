@@ -43,7 +43,7 @@ func (d *directory) unusedFor(m *member, now time.Time) time.Duration {
 	return now.Sub(time.Unix(written.Mtim.Unix()))
 }
 
-// fileTime returns the time on the clock of the file system: that of a file that it makes.
+// fileTime makes a file and returns its time, which is on the clock of the file system.
 func (d *directory) fileTime() (now time.Time, err error) {
 	var st unix.Stat_t
 	for range 3 { // another process may remove the file together with old versions

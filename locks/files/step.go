@@ -20,7 +20,7 @@ type step struct {
 	*directory
 	question queue.Question // if it has no Step, the step only reads the state
 	member   member         // what the entry asks for, with its ticket and life if it has them
-	entry    *entry         // the entry that asks; nil for a listing, a sweep or the request of another process
+	entry    *entry         // the entry of this process that asks; nil if none does, as for a listing or another process's request
 
 	mustExist   bool // the entry was in the queue: if it is not any more, the answer is Gone
 	isList      bool // the step makes no version, and all that it reads is of one moment

@@ -220,7 +220,7 @@ func (h *handle) remove(name string) {
 
 // makeVersion makes version n under a temporary name, and gives it its final name by the store's
 // primitive. It fails with errTaken if the final name exists: rename(2) of a directory fails if the target
-// is a directory that is not empty.
+// is a directory with files.
 func makeVersion(h *handle, n int64, s *state) error {
 	scheme, temp, name := h.store.scheme, tempName(n), versionName(n)
 	file := temp

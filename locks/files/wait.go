@@ -64,7 +64,7 @@ func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 	}
 	e.state = out.state
 	a, err = e.answer(&out)
-	next := now.Add(a.Nap.For * 9 / 10) // a little before the next join, so that it observes them
+	next := now.Add(a.Nap.For * 9 / 10) // a little before the next join, so that this join observes the other waiters
 	if !p.skipWaiters || next < e.nextObservation {
 		e.nextObservation = next
 	}

@@ -260,7 +260,8 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 	isDefault := path == ""
 	if isDefault {
 		var err error
-		if path, err = r.pick(); err != nil {
+		path, err = r.pick()
+		if err != nil {
 			return nil, err
 		}
 		flags |= unix.O_NOFOLLOW

@@ -163,8 +163,8 @@ func (s *Store) eachTable(
 	return failed
 }
 
-// These limits bound what is read in a directory: others may have made any number of files, of any
-// size.
+// These constants limit what golock reads in a directory: others may have made any number of files, of
+// any size.
 const (
 	maxFiles  = 1 << 18
 	readLimit = 30 * time.Second // limits the time to read all files
@@ -192,8 +192,8 @@ func (d *directory) files() ([]os.DirEntry, error) {
 }
 
 // withTable locks the gate of a lock file and calls f with its table. It does nothing if the file is
-// missing or is not a lock file. f gets an empty table if the table is that of a lock whose file has
-// another name, or if it cannot be read and no entry uses it.
+// missing or is not a lock file. f gets an empty table if the name in the table does not belong to a
+// file of this name, or if the table cannot be read and no entry uses it.
 func (d *directory) withTable(
 	ctx context.Context, base string, access int, limit time.Duration, f func(*lockFile, *table) error,
 ) error {

@@ -197,10 +197,12 @@ func (v *victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 		return false, err
 	}
 	defer process.Close()
-	if owns, err = v.owns(pid); !owns {
+	owns, err = v.owns(pid)
+	if !owns {
 		return false, err
 	}
-	if err = process.Signal(sig); err != nil || sig == unix.SIGKILL {
+	err = process.Signal(sig)
+	if err != nil || sig == unix.SIGKILL {
 		return true, err
 	}
 	if s, _ := procfs.ReadStat(pid); s.Stopped() {

@@ -192,7 +192,8 @@ func (f *lockFile) read() (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.header, err = decodeHeader(f.buffer[:n]); err != nil {
+	t.header, err = decodeHeader(f.buffer[:n])
+	if err != nil {
 		if err != errCorrupt {
 			err = &locks.PathError{Path: f.path, Err: err, Hint: "another version of golock uses this directory"}
 		}

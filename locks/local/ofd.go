@@ -7,7 +7,7 @@ import (
 )
 
 // Open file description locks (fcntl(2), F_OFD_SETLK) belong to the open file. The kernel drops
-// them with its last descriptor, in whatever process that is and however the process ends.
+// them when its last descriptor is closed, which any process may have inherited.
 //
 // The locked bytes are far beyond the end of the file. Bytes with different meanings are never
 // neighbours, because the kernel merges adjacent ranges of one description.

@@ -13,8 +13,8 @@ import (
 	"golock/locks"
 )
 
-// A lock file is a page of header, then a record for each entry. Kernel locks say who waits and who
-// holds. A record only describes its entry. A record whose byte is not locked is stale.
+// A lock file is a page of header, then a record for each entry. Kernel locks decide which entries wait
+// and hold. A record only describes its entry. A record whose byte is not locked is stale.
 //
 // The header and each record have a checksum: Adler-32, because a CRC needs tables that take time at
 // the start. None of them crosses a page, so a process that is killed while it writes leaves the old
@@ -65,8 +65,8 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// decodeHeader reads the first page. A page that is empty or all zero belongs to a file that has
-// just been made; its header is zero.
+// decodeHeader reads the first page. A page that is empty or all zero belongs to a file that was just
+// made. decodeHeader returns a zero header for it.
 func decodeHeader(b []byte) (h header, err error) {
 	if !slices.ContainsFunc(b[:min(len(b), pageSize)], func(c byte) bool { return c != 0 }) {
 		return h, nil

@@ -115,7 +115,7 @@ func (b *Budget) Received(p []byte) error {
 	return nil
 }
 
-// Damaged is the error of an answer that no working server gives. Another attempt may succeed, as
+// Damaged returns the error of an answer that no working server gives. Another attempt may succeed, as
 // after a broken connection.
 func Damaged(format string, args ...any) error {
 	return fmt.Errorf("a damaged answer: "+format, args...)
@@ -124,8 +124,8 @@ func Damaged(format string, args ...any) error {
 // ErrTooLong is in the error of an answer that is longer than golock accepts.
 var ErrTooLong = errors.New("an answer longer than golock accepts")
 
-// TooLong is the error of an answer, or of a part of it, that is longer than any that a working
-// server gives.
+// TooLong returns the error of an answer, or of a part of an answer, that is longer than any that a
+// working server gives. It wraps ErrTooLong.
 func TooLong(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrTooLong}, args...)...)
 }
