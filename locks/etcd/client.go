@@ -22,7 +22,7 @@ type client struct {
 
 	mu     sync.Mutex // guards the fields below
 	link   *link      // nil if there is no connection
-	next   int        // counts up; modulo the number of hosts it is the index of the host that the next attempt uses
+	next   int        // the index of the host that the next attempt uses, modulo the number of hosts
 	closed bool
 }
 

@@ -31,7 +31,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	directories, unread := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
 	begin := s.clock()
 	end := begin.Add(sweepLimit)
-	times := map[*directory]time.Time{} // begin, on the clock of the file system
+	times := map[*directory]time.Time{} // when the sweep began, on the clock of the file system
 	if olderThan > 0 {
 		var denied error
 		times, denied = s.fileTimes(ctx, directories)

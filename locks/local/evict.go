@@ -232,8 +232,8 @@ func (v *victim) endGolock() error {
 	return fmt.Errorf("pid %d is not signalled: %s names it, but it does not have the lock", v.pid, v.file.path)
 }
 
-// endOwners signals every process that has the open file description of the holder. A process may
-// start another one just before it is killed, so endOwners repeats the search until it finds none.
+// endOwners signals every process that has the open file description of the holder. With KILL it
+// repeats the search until it finds no other one: a process may start one just before it is killed.
 func (v *victim) endOwners(sig unix.Signal) error {
 	signalled := map[int]bool{}
 	for range 100 {
