@@ -115,8 +115,8 @@ func ofKey(key locks.Key) func(base string) bool {
 }
 
 // eachTable locks the gate of each selected lock file and calls f with its table. Any process that
-// may read a file can keep its gate locked. So all waits share one time limit, gateLimit. After that
-// eachTable tries the remaining files without waiting.
+// may read a file can keep its gate locked. So the waits that fail share one time limit, gateLimit.
+// After that eachTable tries the remaining files without waiting.
 func (s *Store) eachTable(
 	ctx context.Context, isSelected func(base string) bool, access int, f func(*lockFile, *table) error,
 ) (failed []error) {

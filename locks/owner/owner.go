@@ -69,8 +69,8 @@ const maxName = 255
 // maxNote is how many bytes of a note Limit keeps: those of the longest note.
 const maxNote = locks.MaxNote * utf8.UTFMax
 
-// cut returns a text, or if it is longer than limit a copy of its beginning, so that the rest of the text
-// can be freed.
+// cut returns a text, or if it has many more bytes than limit a copy of its beginning, so that the rest of
+// the text can be freed.
 func cut(text string, limit int) string {
 	if len(text) <= limit+len("…") {
 		return text
