@@ -44,7 +44,7 @@ type Setting struct {
 	Group      string // settings with the same group are alternatives
 	NotInFile  bool
 	EmptyIsSet bool // an empty variable is a value; for other settings it counts as unset
-	OfEachName bool // each name of a run has its own value; of other settings they must agree
+	OfEachName bool // each name of a run has its own value; other settings have one value for all names
 }
 
 // Layers is everything that Resolve reads.
@@ -130,17 +130,18 @@ func Resolve(settings []Setting, from Layers) (*Values, error) {
 	names := v.List("name")
 	last := max(len(names)-1, 0)
 	for i := range last {
-		of := &Values{settings: settings, found: slices.Clone(v.found)}
-		of.addFiles(files, names[i:i+1])
-		v.Earlier = append(v.Earlier, of)
+		earlier := &Values{settings: settings, found: slices.Clone(v.found)}
+		earlier.addFiles(files, names[i:i+1])
+		v.Earlier = append(v.Earlier, earlier)
 	}
 	v.addFiles(files, names[last:])
 	return v, v.checkAgreement()
 }
 
-// addFiles adds what the files give for a name. Without one only the defaults count.
-func (v *Values) addFiles(files []*file, ofName []string) {
-	for _, name := range ofName {
+// addFiles adds what the files give for a name. The list has one name or none: without a name only the
+// tables [defaults] count.
+func (v *Values) addFiles(files []*file, nameOrNone []string) {
+	for _, name := range nameOrNone {
 		for _, f := range files {
 			v.add(func(s Setting) value { return f.locks[name][s.Key] })
 		}
@@ -151,18 +152,19 @@ func (v *Values) addFiles(files []*file, ofName []string) {
 }
 
 // checkAgreement makes sure that the names of a run have the same values of the settings that concern the
-// run as a whole.
+// run as a whole. If they differ, at least one of the two values comes from a file, and the error names it.
 func (v *Values) checkAgreement() error {
 	names := v.List("name")
-	for n, of := range v.Earlier {
+	lastName := len(names) - 1
+	for n, earlier := range v.Earlier {
 		for i, s := range v.settings {
-			one, last := of.found[i], v.found[i]
-			if s.OfEachName || isSame(s.Kind, one.texts, last.texts) {
+			ofEarlier, ofLast := earlier.found[i], v.found[i]
+			if s.OfEachName || isSame(s.Kind, ofEarlier.texts, ofLast.texts) {
 				continue
 			}
-			source, name := one.source, names[n]
-			if one.texts == nil {
-				source, name = last.source, names[len(v.Earlier)]
+			source, name := ofEarlier.source, names[n]
+			if ofEarlier.texts == nil {
+				source, name = ofLast.source, names[lastName]
 			}
 			problem := fmt.Sprintf("is that of the lock %q, not of all %d names, and a run has one for all of them: give it as a flag", name, len(names))
 			return &Error{Source: source, Problem: problem}
@@ -205,9 +207,9 @@ func isSame(kind Kind, a, b []string) bool {
 	if kind != Duration || len(a) == 0 || len(b) == 0 {
 		return false
 	}
-	one, errOne := ParseDuration(a[len(a)-1])
-	other, errOther := ParseDuration(b[len(b)-1])
-	return errOne == nil && errOther == nil && one == other
+	durationA, errA := ParseDuration(a[len(a)-1])
+	durationB, errB := ParseDuration(b[len(b)-1])
+	return errA == nil && errB == nil && durationA == durationB
 }
 
 // add adds the next weaker source. get returns the value that the source has for a setting, or a value
@@ -228,7 +230,7 @@ func (v *Values) add(get func(Setting) value) {
 
 // load reads the files that apply, the strongest first.
 func (v *Values) load(files Files) (all []*file, err error) {
-	if source, explicit := v.Given("config"); explicit {
+	if source, isGiven := v.Given("config"); isGiven {
 		return v.loadExplicit(files, source)
 	}
 	path, err := files.UserFile()
@@ -287,9 +289,9 @@ func (v *Values) append(all []*file, files Files, path string) ([]*file, error) 
 	return append(all, f), nil
 }
 
-// noteOutOfReach records that the user's file may exist but cannot be read. That is a warning, because
-// the file may name another store. It is only a note if somebody has hidden the home directory from
-// this service.
+// noteOutOfReach records that the user's file may exist but cannot be read. It records a warning,
+// because the file may name another store. If the administrator has hidden the home directory from this
+// service, it records only a note.
 func (v *Values) noteOutOfReach(path string, err error) {
 	if isHiddenOnPurpose(path) {
 		v.Notes = append(v.Notes, path+": a directory above it is hidden from this process, so it is taken as missing")

@@ -22,7 +22,7 @@ type Files struct {
 	User   string           // the path of the user's file below the home directory
 	Users  passwd.Databases // who the user is
 	UID    int              // the user who may own files; root may too
-	Home   int              // the user whose home directory counts: UID, as it is outside of a user namespace, or userns.Unknown
+	Home   int              // the user whose home directory counts: the ID of UID outside of the user namespace, or userns.Unknown
 }
 
 // HostFiles returns the files of this host for the effective user. It reads no environment variable,
@@ -59,7 +59,8 @@ func (f Files) UserFile() (path string, err error) {
 // Content is the content of a file.
 type Content struct {
 	Data []byte
-	// OthersCanRead is false for a file that somebody has mounted, such as a secret of a container.
+	// OthersCanRead reports whether other users can read the file. It is false for a file that somebody has
+	// mounted for this process, such as a secret of a container, whatever its mode.
 	OthersCanRead bool
 }
 

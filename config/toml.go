@@ -85,8 +85,8 @@ func (f *file) readLocks(content any, settings []Setting) error {
 
 // table reads the settings of one table.
 func (f *file) table(path []string, content any, settings []Setting) (table, error) {
-	all, ok := content.(map[string]any)
-	if !ok {
+	all, isTable := content.(map[string]any)
+	if !isTable {
 		return nil, f.notTable(path)
 	}
 	t := table{}
@@ -97,9 +97,9 @@ func (f *file) table(path []string, content any, settings []Setting) (table, err
 			return lineNumber
 		}}
 		i := slices.IndexFunc(settings, func(s Setting) bool { return s.Key == key })
-		_, isTable := all[key].(map[string]any)
+		_, isInnerTable := all[key].(map[string]any)
 		switch {
-		case i < 0 && isTable && path[0] == "lock":
+		case i < 0 && isInnerTable && path[0] == "lock":
 			return nil, f.errorAt(source.line(), fmt.Sprintf("unknown table [%s]: a name with dots needs quotes, [%s]",
 				display(path), display([]string{"lock", path[1] + "." + key})))
 		case i < 0 || settings[i].NotInFile:
@@ -201,18 +201,18 @@ func textsOf(kind Kind, content any) (texts []string, problem string) {
 	}
 	texts = []string{}
 	for _, e := range elements {
-		text, ok := "", false
+		text, isOfKind := "", false
 		switch e := e.(type) {
 		case string:
-			text, ok = e, kind != Int && kind != Bool
+			text, isOfKind = e, kind != Int && kind != Bool
 		case int64:
-			text, ok = strconv.FormatInt(e, 10), kind != String && kind != Bool
+			text, isOfKind = strconv.FormatInt(e, 10), kind != String && kind != Bool
 		case float64:
-			text, ok = strconv.FormatFloat(e, 'f', -1, 64), kind == Duration
+			text, isOfKind = strconv.FormatFloat(e, 'f', -1, 64), kind == Duration
 		case bool:
-			text, ok = strconv.FormatBool(e), kind == Bool
+			text, isOfKind = strconv.FormatBool(e), kind == Bool
 		}
-		if !ok { // The message leaves out the value, which may be a URL with a password.
+		if !isOfKind { // The message leaves out the value, which may be a URL with a password.
 			return nil, "must be " + string(kind)
 		}
 		if kind == Duration {
@@ -225,7 +225,7 @@ func textsOf(kind Kind, content any) (texts []string, problem string) {
 	return texts, ""
 }
 
-// display writes a key as TOML does, with quotes only where it needs them.
+// display writes a key as TOML does. It puts only those words in quotes that need them.
 func display(path []string) string {
 	parts := make([]string, len(path))
 	for i, p := range path {

@@ -17,16 +17,17 @@ type Values struct {
 	found    []value // parallel to settings; a value without texts if no source gives the setting
 	err      error
 
-	// Earlier are the values for the names of a run but the last one, in their order. They are the same but
-	// for settings with OfEachName.
+	// Earlier has the values for each name of a run except the last one, in the order of the names. They
+	// differ from these values only in settings with OfEachName.
 	Earlier []*Values
 
 	Notes    []string // what Resolve has skipped and the user may not expect
 	Warnings []string // why golock may use another lock than the user has set up
 }
 
+// value is what one source gives for a setting.
 type value struct {
-	texts  []string
+	texts  []string // nil if no source gives the setting
 	source Source
 }
 
@@ -68,7 +69,8 @@ func (v *Values) Choice(key string, words ...string) string {
 // Bool returns a setting that is true or false. A variable may also be 1 or 0.
 func (v *Values) Bool(key string) bool {
 	text := v.Text(key)
-	if _, given := v.Given(key); given && !slices.Contains([]string{"true", "false", "1", "0"}, text) {
+	_, isGiven := v.Given(key)
+	if isGiven && !slices.Contains([]string{"true", "false", "1", "0"}, text) {
 		v.Fail(key, "%q is neither true nor false", text)
 	}
 	return text == "true" || text == "1"

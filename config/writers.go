@@ -71,8 +71,8 @@ func (f Files) isPrivateGroup(fd int, st *syscall.Stat_t) bool {
 	return err == nil && !slices.ContainsFunc(append(others, group.Members...), isOther)
 }
 
-// provision says whether somebody who may mount file systems has provided a file that this process
-// cannot write. Such a file, a secret of a container for instance, may belong to any user.
+// provision says whether somebody who may mount file systems has provided a file, such as a secret of a
+// container, that this process cannot write. Such a file may belong to any user.
 type provision int
 
 const (

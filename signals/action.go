@@ -25,7 +25,7 @@ func (r *Relay) DropStop() {
 
 // StopJob stops this process as an uncaught SIGTSTP does, if shallStop reports true, and returns when
 // the process is continued. The kernel does not stop a process that nobody in the session could
-// continue.
+// continue (an orphaned process group).
 //
 // The SIGTSTP is pending while StopJob calls shallStop, so that a SIGCONT that comes meanwhile
 // discards it (signal(7)). Otherwise a job that was stopped and continued in between would stop once
@@ -50,16 +50,16 @@ func StopJob(shallStop func() bool) {
 	sigprocmask(unix.SIG_SETMASK, &previousMask, nil)
 }
 
-// ignored reports whether the caller ignores sig and golock leaves it so. golock needs CHLD, and the
-// Go runtime needs the faults. After a plain go build only HUP, INT and the signals of job control can
-// be known: the Go runtime installs handlers for the others before main starts.
+// ignored reports whether the caller ignores sig and golock leaves it ignored. golock needs CHLD, and
+// the Go runtime needs the faults. After a plain go build ignored can tell that only of HUP, INT and the
+// signals of job control: the Go runtime installs handlers for the others before main starts.
 func ignored(sig syscall.Signal) bool {
 	if set, known := entry.Ignored(); known {
 		return set&(1<<(sig-1)) != 0 && sig != unix.SIGCHLD && !IsFault(sig)
 	}
-	knowable := []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
+	unhandled := []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGCONT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU}
 	var current action
-	return slices.Contains(knowable, sig) && sigaction(sig, nil, &current) == 0 && current[0] == sigIgn
+	return slices.Contains(unhandled, sig) && sigaction(sig, nil, &current) == 0 && current[0] == sigIgn
 }
 
 // Exec replaces this process by another program, with the signals as the caller left them. It is

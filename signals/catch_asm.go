@@ -5,10 +5,10 @@ package signals
 import "syscall"
 
 // This file replaces os/signal, which needs three threads and, for each signal, a thread switch that
-// takes longer than a lock. os/signal also merges and reorders signals that come close together. The
-// handler here (catch_*.s) is a few instructions that write the signal's number into the pipe. It
-// uses nothing of the Go runtime and runs on the signal stack of the runtime's threads. The runtime
-// itself uses none of these signals.
+// takes longer than golock needs for a local slot. os/signal also merges and reorders signals that come
+// close together. The handler here (catch_*.s) is a few instructions that write the signal's number
+// into the pipe. It uses nothing of the Go runtime and runs on the signal stack of the runtime's
+// threads. The runtime itself uses none of these signals.
 
 // pipeEnd is the descriptor to which the handler writes. It is a global variable because a handler
 // gets no other argument than the signal.

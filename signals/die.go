@@ -26,8 +26,9 @@ func DieOf(sig syscall.Signal) {
 }
 
 // Ending lists the signals that end a program by default (signal(7)) and that the caller does not
-// ignore, for a command without a Relay. The Go runtime would drop most of them. The list lacks PIPE,
-// of which package os ends a program where that is right, and PROF, which os/signal never gives.
+// ignore, for a command of golock without a Relay. The Go runtime would drop most of them. The list
+// lacks faults, PROF, which os/signal never gives, and PIPE: the runtime ends the program by it after a
+// write to a closed standard output or error (package os/signal).
 func Ending() (list []syscall.Signal) {
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		isLeftToGo := sig == unix.SIGPIPE || sig == unix.SIGPROF || IsFault(sig)

@@ -36,8 +36,8 @@ func AsksToStop(sig syscall.Signal) bool {
 	return sig == unix.SIGINT || sig == unix.SIGTERM || sig == unix.SIGHUP || sig == unix.SIGQUIT
 }
 
-// EndsWaiting reports whether sig ends a golock that waits for a slot. It is so for every signal that
-// ends a program by default (signal(7)).
+// EndsWaiting reports whether sig ends a golock that waits for a slot. Every signal does that ends a
+// program by default (signal(7)).
 func EndsWaiting(sig syscall.Signal) bool {
 	if IsFault(sig) || sig == unix.SIGPIPE || sig == unix.SIGPROF {
 		return true

@@ -1,5 +1,6 @@
-// Package signals catches the signals of golock without a change of what the command inherits. It
-// knows the names of signals, which of them golock passes on, and which end a run that still waits.
+// Package signals catches the signals of golock, and lets the command inherit what the caller ignored
+// and blocked. It knows the names of signals, which of them golock passes on, and which end a run that
+// still waits.
 package signals
 
 import (
@@ -11,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The real-time signals of programs: the C library keeps the first two for itself (signal(7)).
+// These are the first and the last real-time signal of programs. glibc keeps 32 and 33 for itself
+// (signal(7)).
 const (
 	rtMin = 34
 	rtMax = 64

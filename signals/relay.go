@@ -25,8 +25,8 @@ type Relay struct {
 	caught     []syscall.Signal // the signals that Catch catches
 	ignored    []syscall.Signal // signals that the caller ignored and that golock would pass on
 	callerMask uint64           // the signals that the caller had blocked
-	read       int              // the ends of the pipe
-	write      int
+	read       int              // the descriptor of the end of the pipe from which Next reads
+	write      int              // the descriptor of the other end
 
 	catchesIgnored bool // CatchIgnored was called
 
@@ -130,8 +130,8 @@ func (r *Relay) unblock() {
 
 // AsCaller calls start while this thread blocks and ignores what the caller had blocked and ignored,
 // so that the command inherits that. Where package spawn restores the ignored signals in the new
-// process, AsCaller leaves them caught. Elsewhere such a signal is lost while start runs. Without
-// golock it would be lost too, as long as the command has no handler.
+// process, AsCaller leaves them caught. Elsewhere a signal that AsCaller ignores is lost while start
+// runs. Without golock it would be lost too, as long as the command has no handler.
 func (r *Relay) AsCaller(start func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

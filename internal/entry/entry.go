@@ -25,7 +25,7 @@ import (
 // initialization.
 
 // isFault is the set of ILL TRAP BUS FPE SEGV SYS.
-const isFault = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30 //nolint:unused // where start is no assembly
+const isFault = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30 //nolint:unused // not used on machines where start is not written in assembly
 
 // The assembly of start (start_*.s) reads and writes these variables before anything else runs.
 var (
@@ -53,13 +53,14 @@ var (
 	// faultSignals get a handler that tells a fault of this process from a signal that somebody sent. A
 	// sent signal ends the process by its default action.
 	faultSignals uint64 = isFault //nolint:unused // read by setAction
-	// noHandler is the set for which the runtime gets no handler: QUIT ABRT STKFLT. start adds the signals
-	// that the caller ignored and that are in keepIgnored. In a run it adds endSignals.
+	// noHandler is the set for which the runtime gets no handler. At first it has QUIT ABRT STKFLT. start
+	// adds the signals that the caller ignored and that are in keepIgnored. In a run it adds endSignals.
 	noHandler uint64 = 1<<2 | 1<<5 | 1<<15 //nolint:unused // read by setAction
 	// endSignals are HUP INT TERM. The runtime's handlers for them end the process in one thread while main
 	// goes on in another.
 	endSignals uint64 = 1<<0 | 1<<1 | 1<<14 //nolint:unused // read by start
-	// keepIgnored leaves out CHLD (17), which golock needs.
+	// keepIgnored is the set of signals that stay ignored if the caller ignored them. It leaves out faults,
+	// and CHLD (17), which golock needs.
 	keepIgnored uint64 = ^uint64(isFault | 1<<16) //nolint:unused // read by start
 
 	runtimeHandler uintptr //nolint:unused // the runtime's handler of faults

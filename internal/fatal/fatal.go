@@ -43,7 +43,7 @@ var line struct {
 	size     int
 }
 
-func init() { //nolint:gochecknoinits // a program must not be able to forget it
+func init() { //nolint:gochecknoinits // importing the package must be enough
 	if os.Getenv("GOTRACEBACK") == "crash" {
 		overrideWrite = nil
 	}
@@ -59,7 +59,8 @@ func init() { //nolint:gochecknoinits // a program must not be able to forget it
 //go:nosplit
 //go:norace
 func write(fd uintptr, text unsafe.Pointer, size int32) int32 {
-	if fd != standardError || !line.hasBegun && !isLastMessage(text, size) {
+	isOfLastMessage := fd == standardError && (line.hasBegun || isLastMessage(text, size))
+	if !isOfLastMessage {
 		return systemWrite(fd, text, size)
 	}
 	if !line.hasBegun {

@@ -29,7 +29,7 @@ type User struct {
 // Group is an entry of the group database.
 type Group struct {
 	Name    string
-	Members []string // names of the users that the entry lists; users whose primary group it is may be missing
+	Members []string // names of the users in the entry, which may lack users with this primary group
 }
 
 // ErrUnknown says that no database has an entry for the ID.
@@ -154,15 +154,15 @@ func readFile(path string) (string, error) {
 	return text, nil
 }
 
-// patience limits how long getent may take. The timeouts of a directory service that is down may be
-// much longer.
-const patience = 10 * time.Second
+// getentLimit limits the time of getent. The timeouts of a directory service that is down may be much
+// longer.
+const getentLimit = 10 * time.Second
 
 // notFound is getent's exit status if a key is not in the database.
 const notFound = 2
 
-// ask returns the lines that getent prints of a database. On a host without getent it returns none:
-// the files are the only database then.
+// ask returns the lines of a database that getent prints for the keys, or without keys all lines that
+// getent enumerates. On a host without getent it returns "": the files are the only database then.
 func (d Databases) ask(database string, keys ...string) (lines string, err error) {
 	words := append([]string{database}, keys...)
 	for _, path := range d.Getent {
@@ -178,23 +178,23 @@ func (d Databases) ask(database string, keys ...string) (lines string, err error
 }
 
 func runGetent(path string, words []string) (lines string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), getentLimit)
 	defer cancel()
 	getent := exec.CommandContext(ctx, path, words...)
 	getent.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
 	getent.Dir = "/"
-	getent.WaitDelay = time.Second // a descendant of getent may keep the pipe open
+	getent.WaitDelay = time.Second // without it Run would wait for a descendant of getent that keeps a pipe open
 	var output, complaint bytes.Buffer
 	getent.Stdout = &output
 	getent.Stderr = &complaint
 	err = getent.Run()
 	var exit *exec.ExitError
-	isExit := errors.As(err, &exit)
+	isNotFound := errors.As(err, &exit) && exit.ExitCode() == notFound
 	switch {
-	case err == nil, isExit && exit.ExitCode() == notFound:
+	case err == nil, isNotFound:
 		return output.String(), nil
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("it has not answered for %v", patience)
+		return "", fmt.Errorf("it has not answered for %v", getentLimit)
 	case complaint.Len() > 0:
 		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(complaint.String()))
 	}

@@ -3,7 +3,8 @@
 //
 // The descriptor comes from pidfd_open(2). Linux before 5.3 lacks that call, and some seccomp profiles
 // refuse it. There the descriptor is the open directory /proc/PID, which does not show a later process
-// either. A signal is then sent by kill(2), right after a look at that directory.
+// either. Where the kernel sends no signal by such a descriptor, Signal uses kill(2), right after a look
+// at that directory.
 package pidfd
 
 import (
@@ -58,8 +59,8 @@ func openDirectory(pid int, refused error) (*Process, error) {
 	return p, nil
 }
 
-// Inherited returns the process of a descriptor that another process has opened. A pid of 0 says that
-// its PID is not known.
+// Inherited returns the process of a descriptor that another process has opened. A pid of 0 or less
+// says that its PID is not known.
 func Inherited(fd, pid int) *Process {
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)

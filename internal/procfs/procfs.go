@@ -106,8 +106,8 @@ func parseStat(text string) (s Stat, err error) {
 	return s, nil
 }
 
-// Dir returns the directory of a process. A pid of 0 means this process, whatever its PID in the pid
-// namespace of /proc.
+// Dir returns the directory of a process. A pid of 0 means this process: its PID may be another one in
+// the pid namespace of /proc.
 func Dir(pid int) string {
 	if pid == 0 {
 		return "/proc/self"
@@ -180,8 +180,8 @@ func SeesAllAncestors() bool {
 	return Namespace("pid") == initial
 }
 
-// maxAncestors is more than any process has. It ends a walk that goes round because ancestors end
-// while it reads their parents.
+// maxAncestors is more than any process has. It ends a walk that goes in a circle because PIDs are
+// reused while it reads.
 const maxAncestors = 10000
 
 // IsAncestor reports whether a process is this one or an ancestor of this one. The answer is not
@@ -213,7 +213,7 @@ func IsAncestor(pid int) (isAncestor, known bool) {
 	return false, false
 }
 
-// Command returns the command line of a process, or nil if it cannot be read.
+// Command returns the command line of a process, or nil if it cannot be read or is empty.
 func Command(pid int) []string {
 	text, err := Read(Dir(pid)+"/cmdline", 4096)
 	text = strings.TrimRight(text, "\x00") // a program that has set a title leaves many NULs
@@ -278,7 +278,11 @@ func BootTimeAhead() (ahead time.Duration, known bool) {
 func parseTimeOffsets(text string) (ahead time.Duration, known bool) {
 	for line := range strings.Lines(text) {
 		field := strings.Fields(line)
-		if len(field) != 3 || field[0] != "boottime" && field[0] != strconv.Itoa(unix.CLOCK_BOOTTIME) {
+		if len(field) != 3 {
+			continue
+		}
+		isBootTime := field[0] == "boottime" || field[0] == strconv.Itoa(unix.CLOCK_BOOTTIME)
+		if !isBootTime {
 			continue
 		}
 		seconds, err := strconv.ParseInt(field[1], 10, 64)

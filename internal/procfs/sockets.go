@@ -52,7 +52,7 @@ func TCPListeners() map[string]uint64 {
 
 // UnixListeners returns the inodes of the listening unix sockets of this network namespace, by name.
 // An abstract name begins with @. If several sockets have a name, the newest counts. A name with a
-// line feed can forge a line.
+// line feed can forge a line of the kernel's list.
 func UnixListeners() map[string]uint64 {
 	const listening = 0x10000 // __SO_ACCEPTCON
 	found := map[string]uint64{}

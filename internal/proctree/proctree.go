@@ -28,9 +28,9 @@ func Live() []Process {
 	return list
 }
 
-// candidates lists live processes, all live descendants of this process among them. It reads the
-// kernel's lists of children, which is much faster than Live on a large system. Where the kernel has
-// no such lists, it returns Live. A process that starts or ends meanwhile may be missing.
+// candidates lists the live descendants of this process. It reads the kernel's lists of children,
+// which is much faster than Live on a large system. Where the kernel has no such lists, it returns all
+// live processes. A process that starts or ends meanwhile may be missing.
 func candidates() (list []Process) {
 	parents := []int{unix.Getpid()}
 	for len(parents) > 0 {
@@ -77,7 +77,7 @@ func Signal(p Process, sig unix.Signal) error {
 	}
 	current, err := procfs.ReadStat(p.PID)
 	switch {
-	case err != nil && !procfs.IsGone(err): // a later process could not be told from p
+	case err != nil && !procfs.IsGone(err): // without its start time, the process may be a later one
 		return os.NewSyscallError("open", err)
 	case err != nil, current.Start != p.Start, openErr == unix.ESRCH:
 		return nil
@@ -94,11 +94,12 @@ func Signal(p Process, sig unix.Signal) error {
 }
 
 // KillDescendants kills all descendants of this process, except the processes in except and their
-// descendants, until the kernel says that no child is left. It first stops them all, so that none
-// starts children meanwhile. It calls collected for each child that has ended, and refused for each
-// process that cannot be killed.
+// descendants. It repeats that until none is left. It first stops them all, so that none starts
+// children meanwhile. It calls collected for each child that has ended, and refused for each process
+// that cannot be killed.
 func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitStatus), refused func(Process, error)) {
-	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+	wait := time.Millisecond
+	for {
 		found := Descendants(candidates(), unix.Getpid(), except)
 		for _, p := range found {
 			_ = Signal(p, unix.SIGSTOP) // KILL follows and reports an error
@@ -109,20 +110,29 @@ func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitSt
 			}
 		}
 		time.Sleep(wait)
-		for {
-			var ws syscall.WaitStatus
-			pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG, nil)
-			if err == unix.ECHILD {
-				return
-			}
-			if err != nil || pid <= 0 {
-				break
-			}
-			collected(pid, ws)
+		wait = min(2*wait, 20*time.Millisecond)
+		noChildIsLeft := reapEnded(collected)
+		if noChildIsLeft {
+			return
 		}
 		if len(except) > 0 && len(found) == 0 {
 			return
 		}
+	}
+}
+
+// reapEnded reaps all children that have ended, and reports whether this process has no child any more.
+func reapEnded(collected func(pid int, ws syscall.WaitStatus)) (noChildIsLeft bool) {
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, unix.WNOHANG, nil)
+		if err == unix.ECHILD {
+			return true
+		}
+		if err != nil || pid <= 0 {
+			return false
+		}
+		collected(pid, ws)
 	}
 }
 

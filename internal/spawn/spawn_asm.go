@@ -34,12 +34,12 @@ type plan struct {
 }
 
 // call is a system call of the new process. The process ends after a call that fails or that has
-// another result than wanted.
+// another result than want.
 type call struct {
 	number uintptr
 	args   [4]uintptr
-	want   uintptr // the result that is wanted, or anyResult
-	result uintptr // the new process writes it
+	want   uintptr // the result of a successful call, or anyResult
+	result uintptr // the result of the call, written by the new process
 }
 
 // anyResult accepts every result that is not an error.
@@ -91,8 +91,8 @@ func forkExec(path string, argv, env []string, attr *syscall.SysProcAttr) (pid i
 	return pid, nil
 }
 
-// setupError makes the error of a failed call of the new process. It names the call, unless the
-// program (execve) or the machine (a lack of processes or memory) is the cause.
+// setupError makes the error of a failed call of the new process. It names the call, unless the cause
+// is the program (execve) or a lack of processes or memory.
 func setupError(call string, errno syscall.Errno) error {
 	if call == execve || errno == syscall.EAGAIN || errno == syscall.ENOMEM {
 		return errno
@@ -103,13 +103,16 @@ func setupError(call string, errno syscall.Errno) error {
 func newPlan(path string, argv, env []string, attr *syscall.SysProcAttr) (*plan, error) {
 	p := &plan{ignoreAction: action{sigIgn}}
 	var err error
-	if p.path, err = syscall.BytePtrFromString(path); err != nil {
+	p.path, err = syscall.BytePtrFromString(path)
+	if err != nil {
 		return nil, err
 	}
-	if p.argv, err = syscall.SlicePtrFromStrings(argv); err != nil {
+	p.argv, err = syscall.SlicePtrFromStrings(argv)
+	if err != nil {
 		return nil, err
 	}
-	if p.env, err = syscall.SlicePtrFromStrings(env); err != nil {
+	p.env, err = syscall.SlicePtrFromStrings(env)
+	if err != nil {
 		return nil, err
 	}
 	if attr.Setpgid {
@@ -150,7 +153,7 @@ func (p *plan) addSignals() {
 			continue
 		}
 		act := &p.defaultAction
-		if ignored&(1<<(sig-1)) != 0 {
+		if isIn(ignored, sig) {
 			act = &p.ignoreAction
 		}
 		p.add("rt_sigaction", unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(act)), 0, setSize)
@@ -158,13 +161,14 @@ func (p *plan) addSignals() {
 }
 
 // raisedLimit returns the caller's limit of open files, and whether the Go runtime has raised it
-// (syscall/rlimit.go). If another process has set the limit meanwhile, it must not be restored.
+// (syscall/rlimit.go). If another process has set the limit meanwhile, isRaised is false: that limit
+// must stay.
 func raisedLimit() (original unix.Rlimit, isRaised bool) {
 	original, _ = entry.OpenFiles()
 	var current unix.Rlimit
 	err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &current)
-	isOfRuntime := current.Max == original.Max && current.Cur == current.Max-1 && original.Cur < current.Cur
-	return original, err == nil && isOfRuntime
+	isByRuntime := current.Max == original.Max && current.Cur == current.Max-1 && original.Cur < current.Cur
+	return original, err == nil && isByRuntime
 }
 
 // replace executes a program in place of this process. It ignores exactly the signals that the caller
@@ -176,7 +180,7 @@ func replace(path string, argv, env []string) error {
 		sigaction(sig, nil, &previous[sig])
 		isIgnoredNow := previous[sig][0] == sigIgn
 		switch {
-		case ignored&(1<<(sig-1)) != 0:
+		case isIn(ignored, sig):
 			sigaction(sig, &action{sigIgn}, nil)
 		case isIgnoredNow, sig == uintptr(unix.SIGURG): // the default action drops a pending URG of the Go runtime
 			sigaction(sig, &action{}, nil)
@@ -189,6 +193,10 @@ func replace(path string, argv, env []string) error {
 	return err
 }
 
+// isIn reports whether a set of signals, with signal 1 in bit 0, has a signal.
+func isIn(set uint64, sig uintptr) bool { return set&(1<<(sig-1)) != 0 }
+
+// asErrno returns the error in the result of a system call, or 0 if the call succeeded.
 func asErrno(result uintptr) syscall.Errno {
 	if int(result) >= 0 {
 		return 0

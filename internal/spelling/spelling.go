@@ -1,4 +1,4 @@
-// Package spelling finds the word that somebody meant who has misspelt it.
+// Package spelling finds the word that somebody has misspelt.
 package spelling
 
 // Nearest returns the candidate that differs least from a word, or "" if no candidate is similar.
@@ -19,8 +19,8 @@ func Nearest(word string, candidates []string) string {
 const longWord = 5
 
 // IsMisspelling reports whether a word is likely a misspelling of another one: a single letter is wrong,
-// missing, extra or swapped with its neighbour. In a word of fewer than five letters only a doubled
-// letter and two swapped ones count.
+// missing, extra or swapped with its neighbour. If the other one has fewer than longWord letters, only
+// a doubled letter and two swapped ones count.
 func IsMisspelling(word, of string) bool {
 	if word == of {
 		return false

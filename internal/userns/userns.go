@@ -17,7 +17,7 @@ const usualOverflow = 65534
 
 // Root returns the user ID that files of the host's root have here, and whether this namespace maps
 // root, so that the ID is 0. If it does not, the ID stands for every user without a mapping. A file
-// with that ID belongs to root only if it is in a place where root alone can put files.
+// with that ID belongs to root only if it is in a directory where root alone can put files.
 func Root() (uid uint32, isMapped bool) {
 	var st unix.Stat_t
 	if unix.Stat("/", &st) != nil || st.Uid == 0 {

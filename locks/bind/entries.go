@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	widestGap  = 8  // a port after more free units than this likely belongs to another program
+	widestGap  = 8  // a unit further than this after the last taken unit likely belongs to another program
 	unknownMax = -1 // the kernel does not know the max of a holder
 )
 
@@ -37,13 +37,17 @@ func (s *Store) Entries(_ context.Context, name string) (entries []locks.Entry, 
 		}
 		last = unit
 		e := locks.Entry{Name: cmp.Or(name, s.URL()), State: locks.Holding, Slots: []int{unit}, Claim: locks.Claim{Weight: 1, Max: unknownMax}}
-		kernel.Describe(&e, append(kernel.Roots(users[inode]), 0)[0])
+		holder := 0 // not known
+		if roots := kernel.Roots(users[inode]); len(roots) > 0 {
+			holder = roots[0]
+		}
+		kernel.Describe(&e, holder)
 		entries = append(entries, e)
 	}
 	return entries, nil
 }
 
-// inodes returns the inodes of the sockets at the first units. A free unit has 0.
+// inodes returns the inodes of the listening sockets at the first units. A free unit has 0.
 func (s *Store) inodes(units int) (found []uint64) {
 	listeners := s.address.listeners()
 	for unit := range units {
@@ -52,8 +56,8 @@ func (s *Store) inodes(units int) (found []uint64) {
 	return found
 }
 
-// IsOpen implements kernel.Lock. It reports whether the process has one of the request's units
-// open.
+// IsOpen implements kernel.Lock. It reports whether the process has the socket of one of the request's
+// units open.
 func (s *Store) IsOpen(pid int, r locks.Request) (bool, error) {
 	sockets, err := procfs.SocketsOf(pid)
 	for _, inode := range s.inodes(r.Claim.Max) {

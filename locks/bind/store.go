@@ -2,7 +2,7 @@
 // file. Only one socket can have an address.
 //
 // The kernel frees an address however a process ends. There is no order. A max of N is N addresses,
-// of which a holder has one, so all runs must name the same N. The sockets listen, so that other
+// and a holder has one of them, so all runs must name the same N. The sockets listen, so that other
 // processes can see them. Nobody accepts a connection.
 package bind
 
@@ -26,14 +26,14 @@ type address interface {
 	url() string
 	units() int                                                 // how many units there can be
 	take(unit int) (fds []int, release func() error, err error) // fails with kernel.ErrTaken if another process has the unit
-	listeners() map[string]uint64                               // the inodes of all sockets of this kind, by address
+	listeners() map[string]uint64                               // the inodes of all listening sockets of this kind, by address
 	listenerKey(unit int) string                                // the address of a unit as listeners has it; "" if the unit is certainly free
-	examine(found *locks.Findings)
+	examine(found *locks.Findings)                              // adds findings about the address
 }
 
 const (
 	maxUnits = 256                    // a waiter tries all units ten times a second
-	interval = 100 * time.Millisecond // time between two attempts, as the kernel wakes nobody when an address is free
+	interval = 100 * time.Millisecond // time between two attempts: the kernel wakes nobody when an address becomes free
 )
 
 // URL implements locks.Store.
@@ -92,26 +92,18 @@ func (s *Store) Wait(ctx context.Context, r locks.Request) (*kernel.Lease, error
 // maxAttempts limits how often a newcomer tries while others try at the same moment.
 const maxAttempts = 20
 
-// listen takes an address. It fails with kernel.ErrTaken if another process has it. SO_REUSEADDR
-// lets a port be bound although connections of a server (TIME_WAIT) or a released slot still use
-// it. It does not if a socket there listens or lacks the option. Of several newcomers that have
-// bound the port, the first to listen gets it. All can fail at once, so they try again.
+// listen takes an address. It fails with kernel.ErrTaken if another process has it.
+//
+// With SO_REUSEADDR listen can bind a port that connections of a server (TIME_WAIT) or a released slot
+// still use, but not one where a socket listens or lacks the option. Of several newcomers that have
+// bound the port, the first to listen gets it. All of them can fail at the same time, so they try again.
 func listen(domain int, to unix.Sockaddr, name string) (fds []int, release func() error, err error) {
 	for range maxAttempts {
 		fd, err := newSocket(domain, name)
 		if err != nil {
 			return nil, nil, err
 		}
-		call := "setsockopt"
-		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-		if err == nil {
-			call = "bind"
-			err = unix.Bind(fd, to)
-		}
-		if err == nil {
-			call = "listen"
-			err = unix.Listen(fd, 1)
-		}
+		call, err := bindAndListen(fd, to)
 		if err == nil {
 			fd = fdtable.MoveHigh(fd)
 			return []int{fd}, func() error {
@@ -138,6 +130,20 @@ func listen(domain int, to unix.Sockaddr, name string) (fds []int, release func(
 		return nil, nil, failed
 	}
 	return nil, nil, kernel.ErrTaken
+}
+
+// bindAndListen binds a socket and makes it listen. After an error it returns the name of the call that
+// failed.
+func bindAndListen(fd int, to unix.Sockaddr) (call string, err error) {
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if err != nil {
+		return "setsockopt", err
+	}
+	err = unix.Bind(fd, to)
+	if err != nil {
+		return "bind", err
+	}
+	return "listen", unix.Listen(fd, 1)
 }
 
 func newSocket(domain int, name string) (int, error) {

@@ -18,16 +18,16 @@ import (
 	"golock/locks/lockfile"
 )
 
-// longestName is the number of bytes in the address of a unix socket (unix(7)). It includes the @
-// that stands for the first byte of an abstract name.
+// longestName is the number of bytes of the longest address of a unix socket (unix(7)). It includes the
+// @ that stands for the first byte of an abstract name.
 const longestName = 107
 
 // socketName is the address of a unix socket: @NAME for an abstract name, or the path of a socket
 // file.
 type socketName string
 
-// NewAbstract makes a store of an abstract name of at least one byte. Every process that has the
-// socket open keeps the name, also a process that a command has left behind.
+// NewAbstract makes a store of an abstract name. The name stays taken as long as any process has the
+// socket open, also a process that a command has left behind.
 func NewAbstract(text string) (*Store, error) {
 	if text == "" || len(text) >= longestName || strings.ContainsRune(text, 0) {
 		return nil, fmt.Errorf("name: is %d bytes long: expected 1 to %d without a zero byte, as in bind://@job", len(text), longestName-1)
@@ -71,35 +71,37 @@ func (n socketName) take(unit int) (fds []int, release func() error, err error) 
 	return listen(unix.AF_UNIX, &unix.SockaddrUnix{Name: name}, name)
 }
 
-// takeFile takes a socket file, which stays when its holder dies. Only a process that has PATH.lock
-// locked may remove the file or bind it. A holder keeps PATH.lock locked.
+// takeFile takes a socket file. The file stays when its holder dies, so the next holder removes it. Only
+// a process that has PATH.lock locked may remove the file or bind it. A holder keeps PATH.lock locked.
 func takeFile(path string) (fds []int, release func() error, err error) {
 	lock, err := lockfile.New(lockfile.Flock, path+".lock").Take(locks.Request{Claim: locks.Claim{Max: 1}})
 	if err != nil {
 		return nil, nil, err
 	}
 	var closeSocket func() error
-	if err = removeLeftOver(path); err == nil {
+	err = removeLeftOver(path)
+	if err == nil {
 		fds, closeSocket, err = listen(unix.AF_UNIX, &unix.SockaddrUnix{Name: path}, path)
 	}
 	if err != nil {
 		_ = lock.Release(context.Background())
 		return nil, nil, err
 	}
-	var ours unix.Stat_t
-	_ = unix.Lstat(path, &ours) // if this fails, the next holder removes the file
-	return append(fds, lock.Files()...), func() error {
-		var now unix.Stat_t
-		if unix.Lstat(path, &now) == nil && kernel.SameFile(&now, &ours) {
+	var bound unix.Stat_t
+	_ = unix.Lstat(path, &bound) // if this fails, the next holder removes the file
+	release = func() error {
+		var atPath unix.Stat_t
+		if unix.Lstat(path, &atPath) == nil && kernel.SameFile(&atPath, &bound) {
 			_ = unix.Unlink(path)
 		}
 		_ = closeSocket()
 		return lock.Release(context.Background())
-	}, nil
+	}
+	return append(fds, lock.Files()...), release, nil
 }
 
-// removeLeftOver removes a socket file at which no process listens. It fails if the file is not a
-// socket, because only sockets are removed.
+// removeLeftOver removes a socket file at which no process listens. It fails with kernel.ErrTaken if a
+// process listens, and with another error if the file is not a socket.
 func removeLeftOver(path string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)

@@ -4,7 +4,7 @@ import "golock/locks/network"
 
 // This file has the answers of etcd's API, as far as golock reads them.
 
-// header is what each answer begins with.
+// header begins each answer (ResponseHeader).
 type header struct {
 	cluster  uint64
 	member   uint64
@@ -25,11 +25,11 @@ func (h *header) read(b []byte) error {
 	})
 }
 
-// pair is a key and what etcd knows of it.
+// pair is a key with its value (KeyValue).
 type pair struct {
 	key, value       string
-	created, changed int64 // revisions
-	lease            int64
+	created, changed int64 // the revisions in which the key was created, and changed last
+	lease            int64 // the ID of the key's lease; 0 if it has none
 }
 
 func (p *pair) read(b []byte) error {
@@ -50,74 +50,74 @@ func (p *pair) read(b []byte) error {
 	})
 }
 
-// Limits of an answer's parts, whose descriptions take more memory than their bytes.
+// These constants limit the parts of an answer, because a part takes more memory than it has bytes.
 const (
-	maxParts   = 1 << 17
-	maxAnswers = 16
+	maxParts   = 1 << 17 // keys or events
+	maxAnswers = 16      // answers to the requests of a transaction
 )
 
-// found is a RangeResponse.
-type found struct {
+// rangeAnswer is a RangeResponse.
+type rangeAnswer struct {
 	pairs []pair
-	more  bool
+	more  bool // the range has more keys than the limit of the request
 }
 
-func (f *found) read(b []byte) error {
+func (a *rangeAnswer) read(b []byte) error {
 	return read(b, func(field fieldNumber, n int64, b []byte) error {
 		switch field {
 		case 2:
-			if len(f.pairs) == maxParts {
+			if len(a.pairs) == maxParts {
 				return network.TooLong("more than %d keys", maxParts)
 			}
 			var p pair
 			if err := p.read(b); err != nil {
 				return err
 			}
-			f.pairs = append(f.pairs, p)
+			a.pairs = append(a.pairs, p)
 		case 3:
-			f.more = n != 0
+			a.more = n != 0
 		}
 		return nil
 	})
 }
 
-// outcome is a TxnResponse: the answers to its questions, in their order.
-type outcome struct {
+// txnAnswer is a TxnResponse.
+type txnAnswer struct {
 	header
-	succeeded bool
-	answers   []found
-	deleted   int64 // keys
+	succeeded bool          // all conditions were true
+	answers   []rangeAnswer // the answers to the rangeRequests of the transaction, in their order
+	deleted   int64         // the number of keys that the transaction has deleted
 }
 
-func (o *outcome) read(b []byte) error {
+func (a *txnAnswer) read(b []byte) error {
 	return read(b, func(field fieldNumber, n int64, b []byte) error {
 		switch field {
 		case 1:
-			return o.header.read(b)
+			return a.header.read(b)
 		case 2:
-			o.succeeded = n != 0
+			a.succeeded = n != 0
 		case 3:
-			return read(b, o.readAnswer)
+			return read(b, a.readAnswer)
 		}
 		return nil
 	})
 }
 
-func (o *outcome) readAnswer(field fieldNumber, _ int64, b []byte) error {
+func (a *txnAnswer) readAnswer(field fieldNumber, _ int64, b []byte) error {
 	switch field {
 	case 1:
-		var f found
-		if err := f.read(b); err != nil {
+		var one rangeAnswer
+		if err := one.read(b); err != nil {
 			return err
 		}
-		if len(o.answers) == maxAnswers {
+		if len(a.answers) == maxAnswers {
 			return network.Damaged("more than %d answers", maxAnswers)
 		}
-		o.answers = append(o.answers, f)
+		a.answers = append(a.answers, one)
 	case 3:
 		return read(b, func(field fieldNumber, n int64, _ []byte) error {
 			if field == 2 {
-				o.deleted += n
+				a.deleted += n
 			}
 			return nil
 		})
@@ -125,11 +125,11 @@ func (o *outcome) readAnswer(field fieldNumber, _ int64, b []byte) error {
 	return nil
 }
 
-// leaseAnswer is the answer to a grant, a keepalive or a question about a lease.
+// leaseAnswer is the answer to LeaseGrant, LeaseKeepAlive or LeaseTimeToLive.
 type leaseAnswer struct {
 	header
-	ttl     int64 // s; less than 1 if there is no such lease
-	granted int64 // s; of a question only
+	ttl     int64 // in seconds; less than 1 if there is no such lease
+	granted int64 // the TTL in seconds that the lease began with; only LeaseTimeToLive answers it
 }
 
 func (a *leaseAnswer) read(b []byte) error {
@@ -146,7 +146,7 @@ func (a *leaseAnswer) read(b []byte) error {
 	})
 }
 
-// event is that a key was put or deleted.
+// event says that a key was put or deleted.
 type event struct {
 	pair
 	deleted bool
@@ -155,9 +155,9 @@ type event struct {
 // news is a WatchResponse.
 type news struct {
 	header
-	created, canceled bool
-	compacted         int64
-	reason            string
+	created, canceled bool   // the watch was made, or ended by the cluster
+	compacted         int64  // the revision up to which the cluster has dropped old events, if that has ended the watch
+	reason            string // why the cluster has ended the watch
 	events            []event
 }
 

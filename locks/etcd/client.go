@@ -14,15 +14,15 @@ import (
 	"golock/locks/network"
 )
 
-// client is the way to a cluster: one connection to one of its members. If that fails, the next
-// attempt uses the next member.
+// client keeps one connection to one member of a cluster. If that fails, the next attempt uses the next
+// member.
 type client struct {
-	target *target
+	target  *target
+	dialing chan struct{} // a semaphore: one goroutine at a time connects
 
-	mu     sync.Mutex // guards what follows
-	link   *link      // nil if there is none
-	dials  chan struct{}
-	at     int // the member that is tried next
+	mu     sync.Mutex // guards the fields below
+	link   *link      // nil if there is no connection
+	next   int        // the index of the host that the next attempt uses, modulo the number of hosts
 	closed bool
 }
 
@@ -30,14 +30,14 @@ type client struct {
 type link struct {
 	*conn
 	client *client
-	host   string
-	token  string
+	host   string // HOST:PORT of the member
+	token  string // proves the login; "" without a user
 }
 
-// dialLimit limits the time of connecting to one member: another one may answer.
+// dialLimit limits the time of connecting to one member, because another one may answer.
 const dialLimit = time.Second
 
-func newClient(t *target) *client { return &client{target: t, dials: make(chan struct{}, 1)} }
+func newClient(t *target) *client { return &client{target: t, dialing: make(chan struct{}, 1)} }
 
 var errClosed = errors.New("the store is closed")
 
@@ -45,8 +45,8 @@ var errClosed = errors.New("the store is closed")
 // sent something: the kernel takes connections for a member that is stopped, too.
 func (c *client) current(ctx context.Context, connected func()) (*link, error) {
 	select {
-	case c.dials <- struct{}{}:
-		defer func() { <-c.dials }()
+	case c.dialing <- struct{}{}:
+		defer func() { <-c.dialing }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -66,7 +66,7 @@ func (c *client) current(ctx context.Context, connected func()) (*link, error) {
 	defer c.mu.Unlock()
 	switch {
 	case err != nil:
-		c.at++
+		c.next++
 	case c.closed:
 		l.fail(errClosed)
 		return nil, errClosed
@@ -76,10 +76,10 @@ func (c *client) current(ctx context.Context, connected func()) (*link, error) {
 	return l, err
 }
 
-// connect connects to the member that is next, and logs in.
+// connect connects to the next member, and logs in.
 func (c *client) connect(ctx context.Context, connected func()) (*link, error) {
 	c.mu.Lock()
-	host := c.target.hosts[c.at%len(c.target.hosts)]
+	host := c.target.hosts[c.next%len(c.target.hosts)]
 	c.mu.Unlock()
 	config, err := c.target.Config(host)
 	if err != nil {
@@ -88,9 +88,9 @@ func (c *client) connect(ctx context.Context, connected func()) (*link, error) {
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 3 * time.Second, Interval: time.Second, Count: 3,
 	}}
-	dialing, cancel := context.WithTimeout(ctx, c.target.dialTimeout)
+	limited, cancel := context.WithTimeout(ctx, c.target.dialTimeout)
 	defer cancel()
-	raw, err := dialer.DialContext(dialing, "tcp", host)
+	raw, err := dialer.DialContext(limited, "tcp", host)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,8 @@ func (c *hearing) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// handshakeLimit bounds the TLS handshake, for which a crowd of clients may make the server slow.
+// handshakeLimit limits the time of the TLS handshake. It is long, because a crowd of clients makes a server
+// slow at handshakes.
 const handshakeLimit = lease.ShortAttempt
 
 func handshake(ctx context.Context, secure *tls.Conn) error {
@@ -161,12 +162,12 @@ func (l *link) login(ctx context.Context) error {
 	})
 }
 
-// drop gives up a connection: the next attempt uses another member.
+// drop closes a connection. The next attempt uses another member.
 func (c *client) drop(l *link) {
 	c.mu.Lock()
 	if c.link == l {
 		c.link = nil
-		c.at++
+		c.next++
 	}
 	c.mu.Unlock()
 	l.fail(errSilent)
@@ -182,8 +183,8 @@ func (c *client) close() {
 	}
 }
 
-// call makes one call. into reads the answer. A member that does not answer in time, or has no leader, is left
-// for another one.
+// call makes one call. into reads the answer. If the member does not answer in time, or has no leader, call
+// drops the connection, so that the next attempt uses another member.
 func (l *link) call(ctx context.Context, method string, m message, into func([]byte) error) error {
 	answer, err := l.unary(ctx, method, m)
 	if err == nil {
@@ -193,32 +194,33 @@ func (l *link) call(ctx context.Context, method string, m message, into func([]b
 		}
 		l.client.drop(l) // after a damaged answer the connection cannot be trusted
 	}
-	if leavesMember(err) {
+	if shouldLeaveMember(err) {
 		l.client.drop(l)
 	}
 	return err
 }
 
 // commit makes a transaction.
-func (l *link) commit(ctx context.Context, t transaction) (o outcome, err error) {
+func (l *link) commit(ctx context.Context, t transaction) (o txnAnswer, err error) {
 	err = l.call(ctx, "KV/Txn", t.message(), o.read)
 	return o, err
 }
 
-// ask reads several ranges at one moment.
-func (l *link) ask(ctx context.Context, questions ...question) (outcome, error) {
+// readRanges reads several ranges at one moment.
+func (l *link) readRanges(ctx context.Context, requests ...rangeRequest) (txnAnswer, error) {
 	var t transaction
-	for _, q := range questions {
+	for _, q := range requests {
 		t.then = append(t.then, get(q))
 	}
 	o, err := l.commit(ctx, t)
-	if err == nil && len(o.answers) != len(questions) {
-		err = network.Damaged("%d answers to %d questions", len(o.answers), len(questions))
+	if err == nil && len(o.answers) != len(requests) {
+		err = network.Damaged("%d answers to %d questions", len(o.answers), len(requests))
 	}
 	return o, err
 }
 
-// grant makes a lease of whole seconds. If the lease exists already, an answer was lost, and grant prolongs it.
+// grant makes a lease of whole seconds. If the lease exists already, the answer to an earlier request was lost,
+// and grant prolongs it.
 func (l *link) grant(ctx context.Context, id int64, ttl time.Duration) (a leaseAnswer, err error) {
 	m := message(nil).number(1, int64(ttl/time.Second)).number(2, id)
 	err = l.call(ctx, "Lease/LeaseGrant", m, a.read)
@@ -234,7 +236,7 @@ func (l *link) keepAlive(ctx context.Context, id int64) (a leaseAnswer, err erro
 	return a, err
 }
 
-// revoke ends a lease and removes its keys. existed reports that there was such a lease.
+// revoke ends a lease and removes its keys. existed reports whether there was such a lease.
 func (l *link) revoke(ctx context.Context, id int64) (existed bool, err error) {
 	err = l.call(ctx, "Lease/LeaseRevoke", message(nil).number(1, id), func([]byte) error { return nil })
 	if isStatus(err, noLease) {
@@ -243,9 +245,9 @@ func (l *link) revoke(ctx context.Context, id int64) (existed bool, err error) {
 	return true, err
 }
 
-// revokeSoon is revoke, but does not wait for the answer.
+// revokeSoon is like revoke, but does not wait for the answer.
 func (l *link) revokeSoon(id int64) {
-	_, _ = l.begin("Lease/LeaseRevoke", message(nil).number(1, id), true)
+	_, _ = l.begin("Lease/LeaseRevoke", message(nil).number(1, id), lastMessage)
 }
 
 // remaining asks how long a lease lasts.
@@ -254,7 +256,7 @@ func (l *link) remaining(ctx context.Context, id int64) (a leaseAnswer, err erro
 	return a, err
 }
 
-// retryCall repeats a call until it is answered, for requests that concern no entry.
+// retryCall repeats a call of a request without an entry until the cluster answers.
 func retryCall[T any](ctx context.Context, s *Store, do func(context.Context, *link) (T, error)) (answer T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
@@ -265,7 +267,7 @@ func retryCall[T any](ctx context.Context, s *Store, do func(context.Context, *l
 		if err == nil {
 			answer, err = do(bound, l)
 		}
-		return s.judge(err)
+		return s.asRefusal(err)
 	})
 	return answer, lease.Located(s.URL(), err)
 }

@@ -16,7 +16,8 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	x := &examination{store: s}
 	var m membership
 	st, err := retryCall(ctx, s, func(ctx context.Context, l *link) (st memberStatus, err error) {
-		if err = l.call(ctx, "Maintenance/Status", nil, st.read); err == nil {
+		err = l.call(ctx, "Maintenance/Status", nil, st.read)
+		if err == nil {
 			err = l.call(ctx, "Cluster/MemberList", nil, m.read)
 		}
 		return st, err
@@ -83,8 +84,11 @@ func (s *memberStatus) read(b []byte) error {
 	})
 }
 
-// membership is how many members there are (MemberListResponse).
-type membership struct{ voters, unstarted int }
+// membership counts the members (MemberListResponse).
+type membership struct {
+	voters    int
+	unstarted int // members that were added and have never started
+}
 
 func (m *membership) read(b []byte) error {
 	*m = membership{}
@@ -108,19 +112,19 @@ func (m *membership) read(b []byte) error {
 	})
 }
 
-// version judges that of a member. Before 3.4.31 and 3.5.13 a leader that stood still for so long that
-// another one took over revokes leases that were renewed meanwhile, when it goes on
+// version judges the version of a member. Before 3.4.31 and 3.5.13 a leader may stand still for so long that
+// another one takes over. When it goes on, it revokes leases that were renewed meanwhile
 // (https://github.com/etcd-io/etcd/issues/15247).
 func (x *examination) version(text string) {
-	is, n := versions(text)
+	number, count := versions(text)
 	what := "etcd " + locks.Printable(text, 40)
-	minor := is[0]*100 + is[1]
+	minor := number[0]*100 + number[1] // 305 for 3.5
 	switch {
-	case n < 2:
+	case count < 2:
 		x.Add(locks.Note, "version", what, "golock does not know such a version", "")
 	case minor < 304:
 		x.Add(locks.Problem, "version", what, "golock is made for 3.4 and later", "a newer server")
-	case minor == 304 && is[2] < 31 || minor == 305 && is[2] < 13:
+	case minor == 304 && number[2] < 31 || minor == 305 && number[2] < 13:
 		x.Add(locks.Note, "version", what,
 			"a leader that stood still (a slow disk, a stopped machine) may end leases that are renewed in time, when it goes on: "+
 				"two may run for as long as a command takes to stop (etcd issue 15247)",
@@ -152,7 +156,7 @@ func (x *examination) members(st *memberStatus, m *membership) {
 	}
 }
 
-// alarms reports what the members have raised (AlarmResponse).
+// alarms reports the alarms that the members have raised (AlarmResponse).
 func (x *examination) alarms(ctx context.Context) {
 	const noSpace, corrupt = 1, 2
 	raised := map[int64]bool{}
@@ -201,19 +205,18 @@ func (x *examination) database(st *memberStatus) {
 	x.OK("database", what)
 }
 
-// compaction looks whether the history is ever compacted: whether what was true long ago can still be
-// read.
+// compaction examines whether the cluster compacts its history: then an old revision cannot be read.
 func (x *examination) compaction(ctx context.Context) {
 	const many = 100_000 // changes
 	key := x.store.client.target.prefix + "golock-doctor"
-	now, err := retryCall(ctx, x.store, func(ctx context.Context, l *link) (outcome, error) {
-		return l.ask(ctx, question{span: span{from: key}})
+	now, err := retryCall(ctx, x.store, func(ctx context.Context, l *link) (txnAnswer, error) {
+		return l.readRanges(ctx, rangeRequest{span: span{from: key}})
 	})
 	if err != nil || now.revision <= many {
 		return
 	}
 	_, err = retryCall(ctx, x.store, func(ctx context.Context, l *link) (struct{}, error) {
-		_, err := l.ask(ctx, question{span: span{from: key}, revision: now.revision - many})
+		_, err := l.readRanges(ctx, rangeRequest{span: span{from: key}, revision: now.revision - many})
 		if isStatus(err, compacted) {
 			return struct{}{}, &lease.Refusal{Err: err}
 		}
@@ -227,11 +230,11 @@ func (x *examination) compaction(ctx context.Context) {
 		"without compaction the database grows until it is full, and takes no new entries", "--auto-compaction-retention=1h")
 }
 
-// rights tries what a run needs beyond what it does itself in a test lock: to list all locks.
+// rights tests whether the user may list all locks. The test lock does not test that.
 func (x *examination) rights(ctx context.Context) {
 	prefix := x.store.client.target.prefix
-	_, err := retryCall(ctx, x.store, func(ctx context.Context, l *link) (outcome, error) {
-		return l.ask(ctx, question{span: under(prefix), keysOnly: true, limit: 1})
+	_, err := retryCall(ctx, x.store, func(ctx context.Context, l *link) (txnAnswer, error) {
+		return l.readRanges(ctx, rangeRequest{span: under(prefix), keysOnly: true, limit: 1})
 	})
 	if err != nil {
 		x.Add(locks.Problem, "rights", "the keys with the prefix "+prefix+" cannot be read: "+err.Error(),
@@ -249,7 +252,8 @@ func (x *examination) leastTTL(ctx context.Context, ttl time.Duration) {
 	}
 	id, _ := leasesOf(ref.ID)
 	a, err := retryCall(ctx, x.store, func(ctx context.Context, l *link) (a leaseAnswer, err error) {
-		if a, err = l.grant(ctx, id, time.Second); err == nil {
+		a, err = l.grant(ctx, id, time.Second)
+		if err == nil {
 			_, err = l.revoke(ctx, id)
 		}
 		return a, err

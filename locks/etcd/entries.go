@@ -16,10 +16,10 @@ import (
 	"golock/locks/queue"
 )
 
-// name is the name of a lock: that of any of its entries.
+// name returns the name of the lock, which the record of any entry has, or "".
 func (s *state) name() string {
-	for _, all := range []map[string]pair{s.holders, s.holds, s.records} {
-		for _, p := range all {
+	for _, pairs := range []map[string]pair{s.holders, s.holds, s.records} {
+		for _, p := range pairs {
 			if r, err := parseRecord(p.value, s.key); err == nil && r.Name != "" {
 				return r.Name
 			}
@@ -28,7 +28,7 @@ func (s *state) name() string {
 	return ""
 }
 
-// keysNamed are the keys of the lock of a name, or of all locks ("").
+// keysNamed returns the range of the keys of a lock. If the name is "", it returns that of all locks.
 func (s *Store) keysNamed(name string) span {
 	if name == "" {
 		return under(s.client.target.prefix)
@@ -36,17 +36,19 @@ func (s *Store) keysNamed(name string) span {
 	return s.keysOf(locks.KeyOf(name)).all()
 }
 
-// list reads the locks that have keys in a range, as they were at one moment. cut reports that there are more.
-func (s *Store) list(ctx context.Context, keys span) (all []*state, cut bool, err error) {
-	q := question{span: keys, limit: pageSize}
+// list reads the locks that have keys in a range, as they were at one moment. isCut reports that the list
+// lacks some of them, because they would take too much memory.
+func (s *Store) list(ctx context.Context, keys span) (all []*state, isCut bool, err error) {
+	q := rangeRequest{span: keys, limit: pageSize}
 	byKey := map[string]*state{}
 	count, size := 0, 0
-	for more := true; more; {
-		cut = count > 2*locks.MaxListed || size > maxValues
-		if cut {
+	more := true
+	for more {
+		isCut = count > 2*locks.MaxListed || size > maxValues
+		if isCut {
 			break
 		}
-		o, err := retryCall(ctx, s, func(ctx context.Context, l *link) (outcome, error) { return l.ask(ctx, q) })
+		o, err := retryCall(ctx, s, func(ctx context.Context, l *link) (txnAnswer, error) { return l.readRanges(ctx, q) })
 		if errors.Is(err, network.ErrTooLong) && q.limit > 1 {
 			q.limit = max(q.limit/8, 1)
 			continue
@@ -56,7 +58,7 @@ func (s *Store) list(ctx context.Context, keys span) (all []*state, cut bool, er
 		}
 		answer := &o.answers[0]
 		for i := range answer.pairs {
-			s.sort(&answer.pairs[i], &o, byKey)
+			s.addTo(byKey, &answer.pairs[i], &o)
 		}
 		count += len(answer.pairs)
 		size += answer.valueBytes()
@@ -69,11 +71,12 @@ func (s *Store) list(ctx context.Context, keys span) (all []*state, cut bool, er
 		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b *state) int { return strings.Compare(a.lock, b.lock) })
-	return all, cut, nil
+	return all, isCut, nil
 }
 
-// sort puts a key into the state of its lock. What is under the prefix and of no lock is left out.
-func (s *Store) sort(p *pair, o *outcome, byKey map[string]*state) {
+// addTo adds a key to the state of its lock in byKey. It leaves out a key that belongs to no lock. The state
+// has the revision of the answer o.
+func (s *Store) addTo(byKey map[string]*state, p *pair, o *txnAnswer) {
 	text, _, _ := strings.Cut(strings.TrimPrefix(p.key, s.client.target.prefix), "/")
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(locks.Key{}) {
@@ -82,7 +85,7 @@ func (s *Store) sort(p *pair, o *outcome, byKey map[string]*state) {
 	one := byKey[text]
 	if one == nil {
 		key := locks.Key(b)
-		one = s.keysOf(key).readState(key, &outcome{header: o.header})
+		one = s.keysOf(key).newState(key, &txnAnswer{header: o.header})
 		byKey[text] = one
 	}
 	one.put(p)
@@ -96,7 +99,7 @@ func (s *Store) sort(p *pair, o *outcome, byKey map[string]*state) {
 
 // Entries implements locks.Store.
 func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, err error) {
-	states, cut, err := s.list(ctx, s.keysNamed(name))
+	states, isCut, err := s.list(ctx, s.keysNamed(name))
 	if err != nil {
 		return nil, err
 	}
@@ -105,10 +108,10 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, er
 		invalid = append(invalid, one.invalid(cmp.Or(name, one.name()))...)
 		all = append(all, one.entries(s)...)
 	}
-	if cut || len(all) > locks.MaxListed {
+	if isCut || len(all) > locks.MaxListed {
 		return all[:min(len(all), locks.MaxListed)], locks.ListingCut(s.URL())
 	}
-	_, err = retryCall(ctx, s, func(ctx context.Context, l *link) (struct{}, error) { return struct{}{}, l.addTimes(ctx, s, all) })
+	_, err = retryCall(ctx, s, func(ctx context.Context, l *link) (struct{}, error) { return struct{}{}, l.addTimes(ctx, all) })
 	locks.Arrange(all)
 	if err == nil {
 		err = lease.Located(s.URL(), lease.Invalid(invalid))
@@ -131,7 +134,7 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return ref.In(all, err)
 }
 
-// entries shows those of a lock.
+// entries returns the public entries of a lock.
 func (s *state) entries(store *Store) (all []locks.Entry) {
 	name, now := s.name(), store.clock()
 	for _, e := range slices.Concat(s.holdersNow(), s.order()) {
@@ -140,13 +143,13 @@ func (s *state) entries(store *Store) (all []locks.Entry) {
 	return all
 }
 
-// show shows an entry as a listing does, but for the times that only its lease tells.
+// show makes the public entry of an entry. It lacks the times that only a lease of the entry tells (addTimes).
 func (s *state) show(q *queue.Entry, name, boot string, now locks.Instant) locks.Entry {
-	p, ok := s.holders[q.ID]
+	p, isHolder := s.holders[q.ID]
 	switch {
 	case q.State == queue.Waiting:
 		p = s.records[q.ID]
-	case !ok:
+	case !isHolder:
 		p = s.holds[q.ID]
 	}
 	r, err := parseRecord(p.value, s.key)
@@ -163,13 +166,13 @@ func (s *state) show(q *queue.Entry, name, boot string, now locks.Instant) locks
 		e.State, e.Slots, e.Fence = locks.Holding, q.Slots, q.Fence
 	}
 	if q.HoldLeft > 0 {
-		e.HeldTill = time.Now() // until its lease tells more
+		e.HeldTill = time.Now() // addHolds replaces it
 	}
 	return e
 }
 
-// describe shows those who hold, to a request that they are in the way of.
-func (s *Store) describe(ctx context.Context, l *link, of *state, name string, holders []queue.Entry) ([]locks.Entry, error) {
+// describeHolders makes the public entries of holders, for a request that they keep from a slot.
+func (s *Store) describeHolders(ctx context.Context, l *link, of *state, name string, holders []queue.Entry) ([]locks.Entry, error) {
 	var all []locks.Entry
 	for i := range holders {
 		all = append(all, of.show(&holders[i], name, s.boot(), s.clock()))
@@ -177,11 +180,11 @@ func (s *Store) describe(ctx context.Context, l *link, of *state, name string, h
 	return all, l.addHolds(ctx, all)
 }
 
-// maxTimes is of how many entries a listing asks when their leases end.
+// maxTimes is the largest number of entries for which a listing asks when their leases end.
 const maxTimes = 500
 
-// addTimes adds what the leases tell.
-func (l *link) addTimes(ctx context.Context, s *Store, all []locks.Entry) error {
+// addTimes adds the times at which leases and holds end.
+func (l *link) addTimes(ctx context.Context, all []locks.Entry) error {
 	if err := l.addHolds(ctx, all); err != nil || len(all) > maxTimes {
 		return err
 	}
@@ -195,7 +198,7 @@ func (l *link) addTimes(ctx context.Context, s *Store, all []locks.Entry) error 
 	})
 }
 
-// addHolds adds until when holds last.
+// addHolds adds the times at which holds end.
 func (l *link) addHolds(ctx context.Context, all []locks.Entry) error {
 	return each(all, func(e *locks.Entry) error {
 		if e.HeldTill.IsZero() {
@@ -209,7 +212,7 @@ func (l *link) addHolds(ctx context.Context, all []locks.Entry) error {
 	})
 }
 
-// each calls do for all entries, some at the same time.
+// each calls do for all entries, at most atOnce at the same time. It returns the first error.
 func each(all []locks.Entry, do func(*locks.Entry) error) (failed error) {
 	const atOnce = 16
 	var group sync.WaitGroup

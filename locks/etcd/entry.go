@@ -19,35 +19,35 @@ type entry struct {
 	ref      locks.Ref
 	id       string
 	request  locks.Request
-	attached bool
-	evictor  string
-	givenUp  atomic.Bool   // the entry is being given up: it must not take a slot or a place any more
-	using    chan struct{} // a semaphore for one step at a time
-	life     context.Context
-	end      context.CancelFunc
-	wake     chan struct{} // tells a waiter to look
-	events   chan struct{} // tells a holder to renew
-	watching sync.Once
+	attached bool               // another process has made the entry (Attach, Evict)
+	evictor  string             // who evicts other entries, or this one (Evict)
+	givenUp  atomic.Bool        // the caller gives the entry up: it must not take a slot or a place any more
+	using    chan struct{}      // a semaphore: one step at a time uses the entry
+	open     context.Context    // ends with Close
+	close    context.CancelFunc // ends open
+	wake     chan struct{}      // gets a value when a waiter has to look
+	events   chan struct{}      // gets a value when a holder has to renew
+	watching sync.Once          // starts to watch a holder's key
 
-	ownLease, holdLease int64
-	tombLease           int64 // the lease of the tombs that it makes; 0 if it has made none
+	ownLease, holdLease int64 // IDs (leasesOf)
+	tombLease           int64 // the lease of the tombs that the entry makes; 0 if it has made none
 
-	// What follows belongs to the step that has the semaphore.
-	want       queue.Entry // the entry that the request asks for
-	record     record
-	asked      locks.Instant // from when its lease counts; 0 if it has none
-	leased     bool          // its lease was asked for, so there may be one
-	leasedHold bool          // the lease of its hold was asked for
-	ttl        time.Duration
-	created    int64  // the revision in which its key as a waiter was created; 0 if it does not wait
-	key        string // its key as a waiter
-	place      int
-	granted    locks.Instant // when it heard that it holds
-	replaced   []locks.Entry // the entries that it evicted before it had an entry itself
-	front      string        // ID of the first waiter that could take a slot and has not
-	since      locks.Instant // when front was first seen so
-	refuseAt   locks.Instant // when a request that waits for front is refused; 0 if it does not wait for front
-	watch      *watch
+	// Only the step that has the semaphore uses the fields below.
+	want             queue.Entry // the entry that the request asks for
+	record           record
+	leaseFrom        locks.Instant // when the lease began or was prolonged last; 0 if there is none
+	mayHaveLease     bool          // a request for the lease was sent
+	mayHaveHoldLease bool          // a request for the lease of the hold was sent
+	ttl              time.Duration
+	created          int64         // the revision in which the key as a waiter was created; 0 if the entry does not wait
+	key              string        // the key as a waiter
+	place            int           // the place in the queue; 1 is next
+	granted          locks.Instant // when the entry heard of its grant, or its hold began
+	replaced         []locks.Entry // the entries that this one has evicted while it joined
+	front            string        // ID of the first waiter that could take a slot and has not
+	since            locks.Instant // when the entry saw first that front could take a slot
+	refuseAt         locks.Instant // when a request that waits for front is refused; 0 if it does not wait for front
+	watch            *watch
 }
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
@@ -58,7 +58,7 @@ func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 	}
 	e.want.ID = e.id
 	e.ownLease, e.holdLease = leasesOf(ref.ID)
-	e.life, e.end = context.WithCancel(context.Background())
+	e.open, e.close = context.WithCancel(context.Background())
 	return e
 }
 
@@ -91,16 +91,16 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	sent = e.store.clock()
 	a, err = e.attempt(ctx, step)
 	if err != nil {
-		return lease.Answer{}, sent, e.store.judge(err)
+		return lease.Answer{}, sent, e.store.asRefusal(err)
 	}
 	if step == queue.Join {
-		sent = e.asked
+		sent = e.leaseFrom
 	}
 	a.Distance = e.store.distance()
 	return a, sent, nil
 }
 
-// attempt makes one attempt at a step.
+// attempt tries to make a step, once.
 func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, err error) {
 	if step == queue.Join {
 		if err := e.checkTTL(); err != nil {
@@ -129,7 +129,7 @@ func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, e
 	return a, fmt.Errorf("there is no step %q", step)
 }
 
-// checkTTL refuses a TTL that is no whole number of seconds: etcd counts those.
+// checkTTL refuses a TTL with a fraction of a second, because etcd counts whole seconds.
 func (e *entry) checkTTL() error {
 	if e.request.TTL%time.Second == 0 && e.request.TTL > 0 {
 		return nil
@@ -137,8 +137,8 @@ func (e *entry) checkTTL() error {
 	return &lease.Refusal{Err: fmt.Errorf("a TTL of %v: etcd counts whole seconds", e.request.TTL), Hint: "another --ttl"}
 }
 
-// answered tells the request that the cluster has answered.
-func (e *entry) answered() {
+// noteAnswer tells the caller of the request that the cluster has answered.
+func (e *entry) noteAnswer() {
 	if e.request.Answered != nil {
 		e.request.Answered()
 	}
@@ -147,7 +147,7 @@ func (e *entry) answered() {
 // makeLease makes the entry's lease. If the lease exists already, it prolongs it.
 func (e *entry) makeLease(ctx context.Context, l *link) error {
 	sent := e.store.clock()
-	e.leased = true
+	e.mayHaveLease = true
 	a, err := l.grant(ctx, e.ownLease, e.request.TTL)
 	if err != nil {
 		return err
@@ -163,22 +163,22 @@ func (e *entry) makeLease(ctx context.Context, l *link) error {
 			Hint: fmt.Sprintf("--ttl of at least %v", ttl),
 		}
 	}
-	e.asked = sent
+	e.leaseFrom = sent
 	return nil
 }
 
-// prolong prolongs the lease of the entry. It reports whether the lease still exists.
-func (e *entry) prolong(ctx context.Context, l *link) (ok bool, err error) {
+// prolong prolongs the lease of the entry, if the lease still exists.
+func (e *entry) prolong(ctx context.Context, l *link) (exists bool, err error) {
 	sent := e.store.clock()
 	a, err := l.keepAlive(ctx, e.ownLease)
 	if err != nil || a.ttl < 1 {
 		return false, err
 	}
-	e.asked, e.ttl = sent, time.Duration(a.ttl)*time.Second
+	e.leaseFrom, e.ttl = sent, time.Duration(a.ttl)*time.Second
 	return true, nil
 }
 
-// inParallel runs two calls at the same time. Of two errors it returns the final one.
+// inParallel makes two calls at the same time. Of two errors it returns the one that is final.
 func inParallel(one, other func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -195,20 +195,21 @@ func inParallel(one, other func() error) error {
 	return err
 }
 
-// renew prolongs a holder's lease, and reads the holder's key from a majority. A member that was cut off
-// with a leader that has not noticed yet may answer the first, but not the second.
+// renew prolongs a holder's lease, and reads the holder's key with the consent of a majority. A member that was
+// cut off together with the leader prolongs leases until the leader notices that, but cannot answer such a
+// read.
 func (e *entry) renew(ctx context.Context, l *link) (a lease.Answer, err error) {
 	if e.givenUp.Load() {
 		a.Verdict = queue.Lost
 		return a, nil
 	}
-	ok := false
+	leaseExists := false
 	var own *pair
 	err = inParallel(func() (err error) {
-		ok, err = e.prolong(ctx, l)
+		leaseExists, err = e.prolong(ctx, l)
 		return err
 	}, func() (err error) {
-		var o outcome
+		var o txnAnswer
 		own, o, err = e.holderNow(ctx, l)
 		a.Epoch = epochOf(o.cluster)
 		return err
@@ -216,7 +217,7 @@ func (e *entry) renew(ctx context.Context, l *link) (a lease.Answer, err error) 
 	if err != nil {
 		return a, err
 	}
-	if !ok || own == nil {
+	if !leaseExists || own == nil {
 		a.Verdict = queue.Lost
 		return a, nil
 	}
@@ -240,20 +241,20 @@ func (e *entry) renew(ctx context.Context, l *link) (a lease.Answer, err error) 
 	return a, nil
 }
 
-// holderNow reads the entry's key as a holder. own is nil if there is none.
-func (e *entry) holderNow(ctx context.Context, l *link) (own *pair, o outcome, err error) {
-	o, err = l.ask(ctx, question{span: span{from: e.holder(e.id)}})
+// holderNow reads the entry's key as a holder. own is nil if the entry does not hold.
+func (e *entry) holderNow(ctx context.Context, l *link) (own *pair, o txnAnswer, err error) {
+	o, err = l.readRanges(ctx, rangeRequest{span: span{from: e.holder(e.id)}})
 	if err == nil && len(o.answers[0].pairs) > 0 {
 		own = &o.answers[0].pairs[0]
 	}
 	return own, o, err
 }
 
-// epochOf returns the epoch of a cluster. A cluster that was made anew has another one.
+// epochOf returns the epoch of a cluster: its ID. A cluster that was made anew has another one.
 func epochOf(cluster uint64) string { return fmt.Sprintf("%x", cluster) }
 
-// noteAge writes the age of the entry, if that has grown by a quarter since it was last written. So a
-// listing is about right, and a long run makes few revisions. noteAge ignores errors.
+// noteAge writes the age of a holder, if it has grown by a quarter since it was last written. So listings on
+// other hosts are about right, and a long run makes few revisions. noteAge ignores errors.
 func (e *entry) noteAge(ctx context.Context, l *link, own *pair, r *record) {
 	now := e.store.clock()
 	age := now.Sub(r.Since)
@@ -268,12 +269,12 @@ func (e *entry) noteAge(ctx context.Context, l *link, own *pair, r *record) {
 
 // isAgeDue reports whether an age has grown so much that it must be written again.
 func isAgeDue(age, written time.Duration) bool {
-	const least = 10 * time.Second // most commands and waits are over before
+	const least = 10 * time.Second // most commands and waits end sooner
 	return age >= max(least, written+written/4)
 }
 
-// leave gives up what the entry has, by ending its lease. A request that comes late cannot bind a key to a
-// lease that has ended. A hold stays after a release, unless its time is over.
+// leave gives up the slot or the place of the entry by ending its lease. An earlier request that arrives later
+// cannot bind a key to a lease that has ended. A hold stays after a release, unless its time is over.
 func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.Answer, err error) {
 	e.stopWatch()
 	hold := e.request.Hold
@@ -286,7 +287,7 @@ func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.An
 	a.Verdict = queue.Released
 	a.Existed, err = l.revoke(ctx, e.ownLease)
 	if err == nil && !a.Existed && step == queue.Release { // the slot was lost, unless this is another cluster
-		var o outcome
+		var o txnAnswer
 		_, o, err = e.holderNow(ctx, l)
 		a.Epoch = epochOf(o.cluster)
 	}
@@ -294,4 +295,4 @@ func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.An
 }
 
 // Close implements lease.Entry.
-func (e *entry) Close() { e.end() }
+func (e *entry) Close() { e.close() }

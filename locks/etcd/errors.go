@@ -11,7 +11,7 @@ import (
 	"golock/locks/network"
 )
 
-// The texts of etcd's errors (api/v3rpc/rpctypes/error.go), as far as golock tells them apart.
+// These are the texts of etcd's errors (api/v3rpc/rpctypes/error.go) that golock tells apart.
 const (
 	noAuth      = "authentication is not enabled"
 	leaseExists = "lease already exists"
@@ -23,7 +23,7 @@ const (
 	oldAuth     = "revision of auth store is old"
 )
 
-// Codes of gRPC.
+// These are codes of gRPC that golock tells apart.
 const (
 	codeExhausted   = 8
 	codeUnknownCall = 12
@@ -35,13 +35,13 @@ func isStatus(err error, text string) bool {
 	return ok && strings.Contains(s.text, text)
 }
 
-// isOldToken reports whether a new login helps.
+// isOldToken reports whether the token of the login is not valid any more, so that a new login helps.
 func isOldToken(err error) bool {
 	return isStatus(err, badToken) || isStatus(err, oldAuth)
 }
 
-// leavesMember reports whether another member, or another connection, may do better.
-func leavesMember(err error) bool {
+// shouldLeaveMember reports whether another member, or a new connection, may succeed where a call failed.
+func shouldLeaveMember(err error) bool {
 	s, ok := errors.AsType[*status](err)
 	switch {
 	case err == nil:
@@ -52,25 +52,26 @@ func leavesMember(err error) bool {
 	return s.code == codeUnavailable || isOldToken(err)
 }
 
-// errNoTLS is the error of a server that ends the handshake.
+// errNoTLS is the error of a server that closes the connection during the handshake.
 var errNoTLS = errors.New("no answer to the TLS handshake")
 
+// errWantsTLS is the error of a server that answers with an alert of TLS.
 var errWantsTLS = errors.New("the server wants TLS")
 
-// judge makes a Refusal of what the cluster says, and of what no other attempt would change. Other
-// errors are outages.
-func (s *Store) judge(err error) error {
+// asRefusal turns an answer of the cluster, and an error that another attempt would meet again, into a
+// Refusal. It returns other errors unchanged: they are outages.
+func (s *Store) asRefusal(err error) error {
 	if err == nil || lease.IsFinal(err) || lease.IsPassing(err) {
 		return err
 	}
 	if reply, ok := errors.AsType[*status](err); ok {
-		return s.judgeStatus(reply)
+		return s.refusalOf(reply)
 	}
 	if errors.Is(err, network.ErrTooLong) {
 		hint := "under the prefix " + s.client.target.prefix + " are large values that golock has not written: golock clean removes them"
 		return &lease.Refusal{Err: err, Hint: hint, Kind: lease.ForNewcomers}
 	}
-	if hint, bad := network.TLSHint(err); bad {
+	if hint, isTLS := network.TLSHint(err); isTLS {
 		if !s.client.target.TLS || strings.Contains(hint, "does not speak TLS") {
 			hint = "the server does not speak TLS on this port: did you mean etcd:// in the place of etcds://?"
 		}
@@ -95,8 +96,8 @@ func (s *Store) judge(err error) error {
 	return err
 }
 
-// judgeStatus judges an error that the cluster has answered.
-func (s *Store) judgeStatus(err *status) error {
+// refusalOf returns the Refusal for an error that the cluster has answered.
+func (s *Store) refusalOf(err *status) error {
 	t := s.client.target
 	has := func(text string) bool { return strings.Contains(err.text, text) }
 	role := "the user's role needs readwrite on this prefix: etcdctl role grant-permission ROLE readwrite --prefix=true " + t.prefix

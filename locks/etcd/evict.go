@@ -11,35 +11,36 @@ import (
 	"golock/locks/queue"
 )
 
-// tombTime is how long a waiter that was evicted can be told so, as on the other stores: a waiter that
-// was suspended, and whose lease has ended meanwhile, must not come back.
+// tombTime is how long a tomb stays, as on the other stores: a waiter that was evicted while it was suspended,
+// and whose lease has ended, must not rejoin.
 const tombTime = 10 * time.Minute
 
-// evict takes the entry back from its owner.
+// evict makes the step of an eviction of another process's entry.
 func (e *entry) evict(ctx context.Context, l *link) (a lease.Answer, err error) {
 	for {
 		s, err := e.look(ctx, l)
 		if err != nil {
 			return a, err
 		}
-		if own, isThere := s.own(e.id); isThere {
-			if err := e.hasTombLease(ctx, l, own); err != nil {
+		victim, exists := s.own(e.id)
+		if exists {
+			if err := e.makeTombLease(ctx, l, victim); err != nil {
 				return a, err
 			}
 		}
 		var t transaction
-		done := false
-		t, a.Verdict, done = s.eviction(e.id, e.evictor, e.tombLease)
-		if done {
+		hasNothingToDo := false
+		t, a.Verdict, hasNothingToDo = s.eviction(e.id, e.evictor, e.tombLease)
+		if hasNothingToDo {
 			return a, nil
 		}
 		o, err := l.commit(ctx, t)
 		switch {
-		case isStatus(err, noLease), isStatus(err, noKey): // it has just gone
+		case isStatus(err, noLease), isStatus(err, noKey): // a lease has just ended, or the entry has just left
 			e.tombLease = 0
 			lease.Pause(ctx, 50*time.Millisecond)
 		case err == nil && o.succeeded:
-			l.revokeSoon(e.holdLease) // it has no key any more
+			l.revokeSoon(e.holdLease) // the transaction has removed its key
 			return a, nil
 		case err != nil:
 			return a, err
@@ -47,8 +48,9 @@ func (e *entry) evict(ctx context.Context, l *link) (a lease.Answer, err error) 
 	}
 }
 
-// hasTombLease makes the lease of the tombs that the entry makes when it evicts others: waiters have some.
-func (e *entry) hasTombLease(ctx context.Context, l *link, evicted ...queue.Entry) error {
+// makeTombLease makes the lease of the tombs, if a waiter is among the evicted entries and there is no such
+// lease yet. Only waiters leave tombs: the record of a holder says that it was evicted.
+func (e *entry) makeTombLease(ctx context.Context, l *link, evicted ...queue.Entry) error {
 	waits := func(one queue.Entry) bool { return one.State == queue.Waiting }
 	if e.tombLease != 0 || !slices.ContainsFunc(evicted, waits) {
 		return nil
@@ -61,10 +63,10 @@ func (e *entry) hasTombLease(ctx context.Context, l *link, evicted ...queue.Entr
 	return err
 }
 
-// eviction returns the transaction that evicts an entry. A waiter's tomb is on the given lease. done reports
-// that there is nothing to do.
-func (s *state) eviction(id, by string, tombLease int64) (t transaction, v queue.Verdict, done bool) {
-	holder, holds := s.holders[id]
+// eviction returns the transaction that evicts an entry. A waiter's tomb is on the given lease.
+// hasNothingToDo reports that the entry was evicted before, or has left.
+func (s *state) eviction(id, by string, tombLease int64) (t transaction, v queue.Verdict, hasNothingToDo bool) {
+	holder, isHolder := s.holders[id]
 	hold, isHeld := s.holds[id]
 	waiter := s.keyOf(id)
 	var flawed *flaw
@@ -74,7 +76,7 @@ func (s *state) eviction(id, by string, tombLease int64) (t transaction, v queue
 		}
 	}
 	switch {
-	case holds:
+	case isHolder:
 		r, _ := parseRecord(holder.value, s.key)
 		if r.Evicted != "" {
 			return t, queue.Marked, true
@@ -90,7 +92,7 @@ func (s *state) eviction(id, by string, tombLease int64) (t transaction, v queue
 		t.conditions = []condition{isThere(waiter)}
 		t.then = []operation{remove(span{from: waiter}), put(s.tomb(id), by, tombLease)}
 	case flawed != nil && flawed.isHolder && flawed.ends:
-		// Nobody else gets a slot until its owner has stopped, or its lease is over.
+		// The key stays a holder's until its owner has stopped, or its lease has ended.
 		t.conditions = []condition{isThere(flawed.pair.key)}
 		t.then = []operation{replace(flawed.pair.key, repaired(by))}
 	case flawed != nil:
@@ -102,14 +104,14 @@ func (s *state) eviction(id, by string, tombLease int64) (t transaction, v queue
 	return t, queue.Marked, false
 }
 
-// Limits of the evictions in one transaction. Each is two operations, of which etcd allows 128
-// (--max-txn-ops), in requests of at most 1.5 MiB (--max-request-bytes).
+// These constants limit the evictions in one transaction. An eviction is two operations. etcd allows 128
+// operations (--max-txn-ops), and 1.5 MiB for a request (--max-request-bytes).
 const (
 	maxEvictions     = 40
 	maxEvictionBytes = 1 << 19
 )
 
-// firstEvictions is how many of the entries that are replaced can be evicted in one transaction.
+// firstEvictions returns how many of the replaced entries one transaction can evict.
 func (s *state) firstEvictions(replaced []queue.Entry) (n int) {
 	size := 0
 	for n < min(len(replaced), maxEvictions) {
@@ -122,24 +124,25 @@ func (s *state) firstEvictions(replaced []queue.Entry) (n int) {
 	return n
 }
 
-// evictions are what makes the evictions of a decision true.
+// evictions returns the operations that evict the replaced entries.
 func (e *entry) evictions(s *state, replaced []queue.Entry) (all []operation) {
 	for _, one := range replaced {
-		if t, _, done := s.eviction(one.ID, e.evictor, e.tombLease); !done {
+		t, _, hasNothingToDo := s.eviction(one.ID, e.evictor, e.tombLease)
+		if !hasNothingToDo {
 			all = append(all, t.then...)
 		}
 	}
 	return all
 }
 
-// evictFirst evicts as many of the entries that are replaced as fit in a transaction, if nobody has come
-// or changed meanwhile. It gives the state after that.
+// evictFirst evicts the given entries in one transaction, if no key of the lock has changed since the state
+// was read. It returns the new state.
 func (e *entry) evictFirst(ctx context.Context, l *link, s *state, replaced []queue.Entry) (next *state, err error) {
-	if err := e.hasTombLease(ctx, l, replaced...); err != nil {
+	if err := e.makeTombLease(ctx, l, replaced...); err != nil {
 		return nil, err
 	}
 	var reads []operation
-	for _, q := range e.questions() {
+	for _, q := range e.ranges() {
 		reads = append(reads, get(q))
 	}
 	o, err := l.commit(ctx, transaction{
@@ -147,7 +150,7 @@ func (e *entry) evictFirst(ctx context.Context, l *link, s *state, replaced []qu
 		then:       append(e.evictions(s, replaced), reads...),
 		other:      reads,
 	})
-	if isStatus(err, noLease) || isStatus(err, noKey) { // one of them has just gone
+	if isStatus(err, noLease) || isStatus(err, noKey) { // a lease has just ended, or an entry has just left
 		e.tombLease = 0
 		return e.look(ctx, l)
 	}
@@ -155,14 +158,14 @@ func (e *entry) evictFirst(ctx context.Context, l *link, s *state, replaced []qu
 		return nil, err
 	}
 	if o.succeeded {
-		e.hasReplaced(l, s, replaced)
+		e.noteReplaced(l, s, replaced)
 	}
 	return e.stateOf(ctx, l, &o)
 }
 
-// hasReplaced notes whom the entry has evicted. What they had on hold is void.
-func (e *entry) hasReplaced(l *link, s *state, replaced []queue.Entry) {
-	e.replaced = append(e.replaced, e.described(s, replaced)...)
+// noteReplaced notes which entries this one has evicted, and ends their holds.
+func (e *entry) noteReplaced(l *link, s *state, replaced []queue.Entry) {
+	e.replaced = append(e.replaced, e.describe(s, replaced)...)
 	for _, one := range replaced {
 		if _, isHeld := s.holds[one.ID]; isHeld {
 			_, hold := leasesOfText(one.ID)
@@ -171,8 +174,8 @@ func (e *entry) hasReplaced(l *link, s *state, replaced []queue.Entry) {
 	}
 }
 
-// described shows entries of a state as a listing does.
-func (e *entry) described(s *state, all []queue.Entry) (shown []locks.Entry) {
+// describe makes the public entries of entries of a state.
+func (e *entry) describe(s *state, all []queue.Entry) (shown []locks.Entry) {
 	for i := range all {
 		shown = append(shown, s.show(&all[i], e.request.Name, e.store.boot(), e.store.clock()))
 	}

@@ -21,18 +21,21 @@ func (c *conn) read() {
 	r.decoder.SetMaxStringLength(maxHeaderBlock)
 	head := make([]byte, frameHead)
 	for err == nil {
-		if _, err = io.ReadFull(c.raw, head); err != nil {
+		_, err = io.ReadFull(c.raw, head)
+		if err != nil {
 			if !r.started && errors.Is(err, io.EOF) {
 				err = fmt.Errorf("%w: %w", errMute, err)
 			}
 			break
 		}
 		size := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
-		if err = r.check(head, size); err != nil {
+		err = r.check(head, size)
+		if err != nil {
 			break
 		}
 		payload := make([]byte, size)
-		if _, err = io.ReadFull(c.raw, payload); err != nil {
+		_, err = io.ReadFull(c.raw, payload)
+		if err != nil {
 			break
 		}
 		c.mu.Lock()
@@ -46,11 +49,11 @@ func (c *conn) read() {
 type reader struct {
 	*conn
 	decoder  *hpack.Decoder
-	block    []byte // of headers that are not complete
+	block    []byte // the part that has come of headers that are not complete
 	blockOf  uint32 // the stream of these headers; 0 if there are none
 	blockEnd bool   // the stream ends with these headers
-	started  bool
-	credit   uint32
+	started  bool   // a frame has come
+	credit   uint32 // bytes that were read, and that the server has not been told of
 }
 
 // errNoHTTP2 is the error of a server that speaks another protocol.
@@ -59,7 +62,7 @@ var errNoHTTP2 = errors.New("the server does not speak etcd's protocol")
 // errMute is the error of a server that closes a connection without sending anything.
 var errMute = errors.New("the server says nothing")
 
-// check checks the beginning of a frame. The first one tells what the server speaks.
+// check checks the head of a frame. The first frame shows which protocol the server speaks.
 func (r *reader) check(head []byte, size int) error {
 	isTLSAlert := head[0] == 0x15 && head[1] == 3
 	switch {
@@ -76,7 +79,7 @@ func (r *reader) check(head []byte, size int) error {
 	return nil
 }
 
-// frame handles one frame. What it does not know it ignores.
+// frame handles one frame. It ignores frames of kinds that it does not know.
 func (r *reader) frame(kind, flags byte, id uint32, p []byte) error {
 	switch kind {
 	case frameData:
@@ -140,7 +143,7 @@ func (r *reader) data(flags byte, id uint32, p []byte) error {
 	return nil
 }
 
-// take adds a part of a message.
+// take adds bytes from the server to the stream. They may be any part of messages.
 func (s *stream) take(p []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +171,7 @@ func (s *stream) take(p []byte) error {
 	return nil
 }
 
-// end ends a stream. The first end counts.
+// end ends a stream with the headers that say how the call ended. Only the first end counts.
 func (s *stream) end(headers map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +184,8 @@ func (s *stream) end(headers map[string]string) {
 
 func (r *reader) headers(kind, flags byte, id uint32, p []byte) (err error) {
 	if kind == frameHeaders {
-		if p, err = unpad(flags, p); err != nil {
+		p, err = unpad(flags, p)
+		if err != nil {
 			return err
 		}
 		if flags&flagPriority != 0 {
@@ -231,7 +235,7 @@ func (r *reader) settings(flags byte, p []byte) error {
 	return r.send(frameSettings, flagAck, 0, nil)
 }
 
-// grow notes that more may be sent.
+// grow notes that the server lets this process send more bytes.
 func (r *reader) grow(id uint32, p []byte) error {
 	if len(p) != 4 {
 		return network.Damaged("a window of %d bytes", len(p))

@@ -27,15 +27,17 @@ func (e *entry) absent() string {
 }
 
 // waitsForFront reports whether a request that would be refused waits until the waiter at the front has taken
-// its slot, because there is room for both. A run that starts may be that waiter for a moment: it queues if
-// another one was faster, and then takes what is free.
+// its slot, because there is room for both. The first call sets refuseAt, the end of that wait. A run that
+// starts may be that waiter for a moment: it queues if another run was faster, and then takes what is free.
 func (e *entry) waitsForFront(s *state, d *queue.Decision) bool {
-	if d.Verdict != queue.Busy && d.Verdict != queue.Nested || d.Due == "" {
+	isRefused := d.Verdict == queue.Busy || d.Verdict == queue.Nested
+	if !isRefused || d.Due == "" {
 		return false
 	}
 	served := s.view(e.id, e.request.Name, "").Served()
 	verdict := queue.Decide(served, e.joining()).Verdict
-	if verdict != queue.Granted && verdict != queue.Queued {
+	hasRoom := verdict == queue.Granted || verdict == queue.Queued
+	if !hasRoom {
 		return false
 	}
 	e.noteFront(d.Due)
@@ -50,14 +52,14 @@ func (e *entry) waitsForFront(s *state, d *queue.Decision) bool {
 func (e *entry) awaitFront(ctx context.Context, l *link, s *state) (next *state, err error) {
 	limited, cancel := context.WithTimeout(ctx, e.refuseAt.Sub(e.store.clock()))
 	defer cancel()
-	news, err := l.begin("Watch/Watch", watchFrom(span{from: s.keyOf(e.front)}, s.revision+1, true), false)
+	news, err := l.begin("Watch/Watch", watchFrom(span{from: s.keyOf(e.front)}, s.revision+1, onlyDeletions), moreFollow)
 	if err != nil {
 		return nil, err
 	}
 	defer news.close()
 	for {
 		n, err := news.news(limited)
-		if err != nil || len(n.events) > 0 { // after an error of the watch, the look tells more
+		if err != nil || len(n.events) > 0 { // after an error of the watch, look finds out more
 			return e.look(ctx, l)
 		}
 	}

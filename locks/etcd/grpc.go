@@ -16,13 +16,14 @@ import (
 	"golock/locks/network"
 )
 
-// The headers that end a gRPC call.
+// These are names of headers that end a gRPC call.
 const (
 	statusHeader  = "grpc-status"
 	messageHeader = "grpc-message"
 )
 
-// messageHead is the number of bytes before a message: whether it is compressed, and its size.
+// messageHead is the number of bytes before a message: one says whether the message is compressed, four its
+// size.
 const messageHead = 5
 
 // status is an error that a server answers.
@@ -60,13 +61,19 @@ func frameMessage(m message) []byte {
 	return append(b, m...)
 }
 
-// begin begins a call. last reports that the call has no other request.
-func (l *link) begin(method string, m message, last bool) (*stream, error) {
-	return l.beginFramed(method, frameMessage(m), last)
+// These are the values of the parameter isLast.
+const (
+	lastMessage = true
+	moreFollow  = false
+)
+
+// begin begins a call. isLast says that no other message follows in the call.
+func (l *link) begin(method string, m message, isLast bool) (*stream, error) {
+	return l.beginFramed(method, frameMessage(m), isLast)
 }
 
-// beginFramed is begin for any number of messages, each with its head.
-func (l *link) beginFramed(method string, framed []byte, last bool) (*stream, error) {
+// beginFramed is like begin, but sends any number of messages, each with its head.
+func (l *link) beginFramed(method string, framed []byte, isLast bool) (*stream, error) {
 	scheme := "http"
 	if l.client.target.TLS {
 		scheme = "https"
@@ -81,13 +88,13 @@ func (l *link) beginFramed(method string, framed []byte, last bool) (*stream, er
 	if l.token != "" {
 		headers = append(headers, hpack.HeaderField{Name: "token", Value: l.token, Sensitive: true})
 	}
-	return l.open(headers, framed, last)
+	return l.open(headers, framed, isLast)
 }
 
-// unary makes a call with one answer.
+// unary makes a call with one request and one answer.
 func (l *link) unary(ctx context.Context, method string, m message) ([]byte, error) {
 	sent := locks.BootTime()
-	s, err := l.begin(method, m, true)
+	s, err := l.begin(method, m, lastMessage)
 	if err != nil {
 		return nil, err
 	}
@@ -110,15 +117,15 @@ func (l *link) unary(ctx context.Context, method string, m message) ([]byte, err
 	}
 }
 
-// silence is how long a server that owes an answer may send nothing at all. The client sends it a ping
-// after half of that.
+// silence is how long a server that owes an answer may send nothing at all. After half of that time the
+// client sends it a ping.
 const silence = time.Second
 
 var errSilent = errors.New("the server has gone silent")
 
 // receive waits for the next message, or for the end of the call without an error.
 func (s *stream) receive(ctx context.Context) (message []byte, ended bool, err error) {
-	asked := locks.BootTime()
+	waitsFrom := locks.BootTime()
 	timer := time.NewTimer(silence / 2)
 	defer timer.Stop()
 	pinged := false
@@ -138,8 +145,8 @@ func (s *stream) receive(ctx context.Context) (message []byte, ended bool, err e
 			return nil, false, ctx.Err()
 		case <-timer.C:
 			switch {
-			case s.lastHeard() > asked:
-				asked, pinged = locks.BootTime(), false
+			case s.lastHeard() > waitsFrom:
+				waitsFrom, pinged = locks.BootTime(), false
 			case pinged:
 				s.fail(errSilent)
 			default:
@@ -150,7 +157,7 @@ func (s *stream) receive(ctx context.Context) (message []byte, ended bool, err e
 	}
 }
 
-// await is receive for a stream that may be silent for hours.
+// await waits for the next message of a stream on which the server may send nothing for hours.
 func (s *stream) await(ctx context.Context) (message []byte, err error) {
 	for {
 		message, headers, err := s.next()

@@ -17,7 +17,7 @@ import (
 // This file is the part of HTTP/2 (RFC 9113) that a gRPC client needs. Package net/http has all of
 // HTTP, and would make the start of every networked run slower (docs/decisions.md).
 
-// The frames, flags and settings of RFC 9113.
+// These are frames, flags and settings of RFC 9113.
 const (
 	frameData         = 0
 	frameHeaders      = 1
@@ -47,47 +47,47 @@ const (
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// streamWindow is how much a server may send on a stream before the receiver has taken it: one
-// message of the largest size.
+// streamWindow is how many bytes a server may send on a stream before the caller has taken them: one message
+// of the largest size.
 const streamWindow = network.AnswerSize + defaultWindow
 
 // conn is a connection to one server, with any number of streams.
 type conn struct {
 	raw net.Conn
 
-	writing sync.Mutex // guards what follows
-	pending []byte     // written before the next frame
+	writing sync.Mutex // guards the next fields
+	pending []byte     // frames that are written before the next one
 	encoder *hpack.Encoder
-	block   bytes.Buffer
-	lastID  uint32
+	block   bytes.Buffer // gets the headers that encoder writes
+	lastID  uint32       // the next stream gets the ID lastID+1
 
-	mu            sync.Mutex // guards what follows
-	moved         *sync.Cond // the windows have grown, or the connection has failed
+	mu            sync.Mutex // guards the fields below
+	moved         *sync.Cond // signals that a window has grown, or that the connection has failed
 	streams       map[uint32]*stream
-	window        int64 // what may be sent on all streams
-	initialWindow int64 // what may be sent on a new stream
-	err           error
+	window        int64         // bytes that may be sent on all streams together
+	initialWindow int64         // bytes that may be sent on a new stream
+	err           error         // why the connection has ended; nil as long as it has not
 	heard         locks.Instant // when the server last sent something
-	pinged        locks.Instant
+	pinged        locks.Instant // when the last ping was sent; 0 before the first
 }
 
 // stream is one call.
 type stream struct {
 	*conn
 	id     uint32
-	notify chan struct{} // something has come
+	notify chan struct{} // gets a value when something has come
 
-	// The connection's mutex guards what follows.
-	window   int64
-	part     []byte   // of a message
-	kept     int      // bytes of whole ones that nobody has taken
-	messages [][]byte // whole ones
-	taken    int      // bytes that were taken, and that the server has not been told of
-	headers  map[string]string
+	// The connection's mutex guards the fields below.
+	window   int64             // bytes that may be sent
+	part     []byte            // the beginning of a message that has not come whole
+	messages [][]byte          // whole messages that the caller has not taken
+	kept     int               // bytes of these messages with their heads
+	taken    int               // bytes that the caller has taken, and that the server has not been told of
+	headers  map[string]string // the headers that have ended the stream
 	ended    bool
 }
 
-// newConn begins a connection. The first request is sent together with what begins it.
+// newConn begins a connection. The frames that begin it are sent together with the first request.
 func newConn(raw net.Conn) *conn {
 	c := &conn{
 		raw: raw, streams: map[uint32]*stream{}, window: defaultWindow, initialWindow: defaultWindow,
@@ -111,10 +111,10 @@ func appendFrame(b []byte, kind, flags byte, stream uint32, payload []byte) []by
 	return append(b, payload...)
 }
 
-// writeLimit bounds a write: what is sent is short, and a server that takes none of it hangs.
+// writeLimit limits the time of a write. Requests are short, so a server that takes none of them hangs.
 const writeLimit = 2 * time.Second
 
-// write sends frames. c.writing is locked.
+// write sends frames. The caller has locked c.writing.
 func (c *conn) write(frames []byte) error {
 	if len(c.pending) > 0 {
 		frames = append(c.pending, frames...)
@@ -135,7 +135,7 @@ func (c *conn) send(kind, flags byte, stream uint32, payload []byte) error {
 	return c.write(appendFrame(nil, kind, flags, stream, payload))
 }
 
-// fail ends the connection and all its streams. The first error counts.
+// fail ends the connection and all its streams. Only the first error counts.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
 	if c.err == nil {
@@ -156,8 +156,8 @@ func (c *conn) failure() error {
 	return c.err
 }
 
-// open begins a stream with a request. If it is not the last one of the stream, more may follow.
-func (c *conn) open(headers []hpack.HeaderField, message []byte, last bool) (*stream, error) {
+// open begins a stream with headers and messages. isLast says that no other message follows.
+func (c *conn) open(headers []hpack.HeaderField, messages []byte, isLast bool) (*stream, error) {
 	s := &stream{conn: c, notify: make(chan struct{}, 1)}
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -184,19 +184,20 @@ func (c *conn) open(headers []hpack.HeaderField, message []byte, last bool) (*st
 	c.streams[s.id] = s
 	c.mu.Unlock()
 	frames := appendFrame(nil, frameHeaders, flagEndHeaders, s.id, c.block.Bytes())
-	return s, s.writeData(frames, message, last)
+	return s, s.writeData(frames, messages, isLast)
 }
 
-// writeData sends a message behind other frames, in pieces and as far as the server has room for
-// it. c.writing is locked.
-func (s *stream) writeData(frames, message []byte, last bool) error {
+// writeData sends other frames and then a message, in pieces of which each fits into the windows. The caller
+// has locked c.writing.
+func (s *stream) writeData(frames, message []byte, isLast bool) error {
 	for {
-		n, err := s.room(min(len(message), maxFrame), len(frames) == 0)
+		hasNothingElse := len(frames) == 0
+		n, err := s.takeRoom(min(len(message), maxFrame), hasNothingElse)
 		if err != nil {
 			return err
 		}
 		var flags byte
-		if last && n == len(message) {
+		if isLast && n == len(message) {
 			flags = flagEndStream
 		}
 		if n > 0 {
@@ -210,9 +211,10 @@ func (s *stream) writeData(frames, message []byte, last bool) error {
 	}
 }
 
-// room takes up to n bytes of the windows. With wait it waits until there are some; others may write
-// meanwhile, as the goroutine that reads does, which hears of the room. c.writing is locked.
-func (s *stream) room(n int, wait bool) (int, error) {
+// takeRoom takes up to n bytes of the windows. With wait it waits until there are some. The caller has locked
+// c.writing. takeRoom unlocks it while it waits, because the goroutine that reads, and so hears of a larger
+// window, writes too.
+func (s *stream) takeRoom(n int, wait bool) (int, error) {
 	if wait {
 		s.writing.Unlock()
 		defer s.writing.Lock()
@@ -232,7 +234,7 @@ func (s *stream) room(n int, wait bool) (int, error) {
 	return n, s.err
 }
 
-// close ends a stream. A server that has not ended it is told.
+// close ends a stream, and tells the server if that has not ended it.
 func (s *stream) close() {
 	s.mu.Lock()
 	ended := s.ended || s.err != nil
@@ -243,6 +245,7 @@ func (s *stream) close() {
 	}
 }
 
+// tell wakes the goroutine that waits for notify.
 func (s *stream) tell() {
 	select {
 	case s.notify <- struct{}{}:
@@ -250,7 +253,8 @@ func (s *stream) tell() {
 	}
 }
 
-// next takes what has come: a message, or the headers that end the stream. Nothing: wait for notify.
+// next takes a message that has come, or the headers that end the stream. If it returns neither of them and
+// no error, the caller waits for notify.
 func (s *stream) next() (message []byte, headers map[string]string, err error) {
 	s.mu.Lock()
 	if len(s.messages) == 0 {
@@ -274,21 +278,25 @@ func (s *stream) next() (message []byte, headers map[string]string, err error) {
 	return message, nil, nil
 }
 
-// ping asks the server for a sign of life, but not so often that it would mind. It reports whether it
-// has asked.
+// ping asks the server for a sign of life, but not so often that the server would close the connection. It
+// reports whether it has sent a ping.
 func (c *conn) ping() bool {
 	const least = 6 * time.Second // etcd's own limit is 5 s (--grpc-keepalive-min-time)
 	now := locks.BootTime()
 	c.mu.Lock()
-	due := c.pinged == 0 || now.Sub(c.pinged) > least
-	if due {
+	isDue := c.pinged == 0 || now.Sub(c.pinged) > least
+	if isDue {
 		c.pinged = now
 	}
 	c.mu.Unlock()
-	return due && c.send(framePing, 0, 0, make([]byte, 8)) == nil
+	if !isDue {
+		return false
+	}
+	err := c.send(framePing, 0, 0, make([]byte, 8))
+	return err == nil
 }
 
-// lastHeard is when the server last sent something.
+// lastHeard returns when the server last sent something.
 func (c *conn) lastHeard() locks.Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,27 +20,28 @@ func maxGrantAge(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) -
 // prolongAfter is the age of a lease from which a waiter prolongs it.
 func prolongAfter(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/30 }
 
-// join enters the queue, or looks whether it is the entry's turn.
+// join makes the entry join the queue, or take its slot if it is its turn.
 func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 	if e.created == 0 {
 		return e.enter(ctx, l)
 	}
-	if e.store.clock().Sub(e.asked) >= prolongAfter(e.ttl) {
-		ok, err := e.prolongWaiter(ctx, l)
+	if e.store.clock().Sub(e.leaseFrom) >= prolongAfter(e.ttl) {
+		leaseExists, err := e.prolongWaiter(ctx, l)
 		if err != nil {
 			return a, err
 		}
-		if !ok { // the lease has ended: the entry rejoins with its ticket
+		if !leaseExists { // the lease has ended: the entry rejoins with its ticket
 			return e.enter(ctx, l)
 		}
 		e.noteAgeOfWaiter(ctx, l)
 	}
-	if e.isStill(l) {
+	if e.hasNoNews(l) {
 		return e.answerQueued(e.place, false), nil
 	}
-	s := e.seen(l)
+	s := e.watchedState(l)
 	if s == nil {
-		if s, err = e.look(ctx, l); err != nil {
+		s, err = e.look(ctx, l)
+		if err != nil {
 			return a, err
 		}
 	}
@@ -48,23 +49,23 @@ func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 }
 
 // prolongWaiter prolongs a waiter's lease. That proves nothing about its watch: a member that was cut off
-// may hear of no change. So the waiter also reads what it watches, from a majority. Near the front that is
-// the whole lock; further back it is whether the keys still exist.
-func (e *entry) prolongWaiter(ctx context.Context, l *link) (ok bool, err error) {
-	if !e.isStill(l) {
+// hears of no change. So the waiter also reads what it watches, with the consent of a majority. A waiter near
+// the front reads the whole lock in the same join. A waiter further back reads here whether the keys exist.
+func (e *entry) prolongWaiter(ctx context.Context, l *link) (leaseExists bool, err error) {
+	if !e.hasNoNews(l) {
 		e.stopWatch()
 		return e.prolong(ctx, l)
 	}
-	var questions []question
+	var requests []rangeRequest
 	for _, key := range append(e.watch.target[:], e.key) {
-		questions = append(questions, question{span: span{from: key}, keysOnly: true})
+		requests = append(requests, rangeRequest{span: span{from: key}, keysOnly: true})
 	}
-	var o outcome
+	var o txnAnswer
 	err = inParallel(func() (err error) {
-		ok, err = e.prolong(ctx, l)
+		leaseExists, err = e.prolong(ctx, l)
 		return err
 	}, func() (err error) {
-		o, err = l.ask(ctx, questions...)
+		o, err = l.readRanges(ctx, requests...)
 		return err
 	})
 	for _, answer := range o.answers {
@@ -72,10 +73,10 @@ func (e *entry) prolongWaiter(ctx context.Context, l *link) (ok bool, err error)
 			e.stopWatch()
 		}
 	}
-	return ok, err
+	return leaseExists, err
 }
 
-// noteAgeOfWaiter is noteAge of a waiter.
+// noteAgeOfWaiter is like noteAge, for a waiter.
 func (e *entry) noteAgeOfWaiter(ctx context.Context, l *link) {
 	now := e.store.clock()
 	if !isAgeDue(now.Sub(e.record.Since), e.record.Age) {
@@ -91,12 +92,12 @@ func (e *entry) noteAgeOfWaiter(ctx context.Context, l *link) {
 // enter makes an entry in the queue, or takes a slot at once.
 func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) {
 	e.stopWatch()
-	e.created, e.asked = 0, 0
+	e.created, e.leaseFrom = 0, 0
 	var s *state
 	read := func() (err error) {
 		s, err = e.look(ctx, l)
 		if err == nil {
-			e.answered()
+			e.noteAnswer()
 		}
 		return err
 	}
@@ -143,16 +144,17 @@ func (e *entry) isPlain() bool {
 	return !r.NoWait && r.MaxQueue == nil && r.Replace == locks.ReplaceNone && len(r.Within) == 0
 }
 
-// insert carries out the decision about a new entry, if nothing has changed since. A plain request queues in
-// any case. done reports that a is the answer. Otherwise next is the state to decide with.
+// insert carries out the decision about a new entry, if no entry has changed since the state was read. A plain
+// request that gets no slot for this reason joins the queue at once. If done is true, a is the answer.
+// Otherwise next is the new state, and the caller decides again.
 func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision, try int) (a lease.Answer, next *state, done bool, err error) {
-	if e.asked == 0 || e.store.clock().Sub(e.asked) > maxGrantAge(e.ttl) {
+	if e.leaseFrom == 0 || e.store.clock().Sub(e.leaseFrom) > maxGrantAge(e.ttl) {
 		if err := e.makeLease(ctx, l); err != nil {
 			return a, nil, false, err
 		}
 	}
 	var reads []operation
-	for _, q := range e.questions() {
+	for _, q := range e.ranges() {
 		reads = append(reads, get(q))
 	}
 	now := e.store.clock()
@@ -163,7 +165,7 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 		conditions: []condition{isAbsent(e.holder(e.id))},
 		then:       []operation{put(e.waiter(&e.want), e.record.text(now), e.ownLease)},
 	})
-	if err := e.hasTombLease(ctx, l, d.Replaced...); err != nil {
+	if err := e.makeTombLease(ctx, l, d.Replaced...); err != nil {
 		return a, nil, false, err
 	}
 	t := transaction{other: reads}
@@ -192,12 +194,12 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 	return e.commitInsert(ctx, l, s, d, t)
 }
 
-// commitInsert commits the transaction of insert.
+// commitInsert commits the transaction of insert. Its results are those of insert.
 func (e *entry) commitInsert(ctx context.Context, l *link, s *state, d *queue.Decision, t transaction) (a lease.Answer, next *state, done bool, err error) {
 	takes := d.Verdict == queue.Granted
 	o, err := l.commit(ctx, t)
-	if isStatus(err, noLease) || isStatus(err, noKey) { // an evicted entry or the own lease has just gone
-		e.asked, e.tombLease = 0, 0
+	if isStatus(err, noLease) || isStatus(err, noKey) { // the lease has just ended, or an evicted entry has just left
+		e.leaseFrom, e.tombLease = 0, 0
 		next, err = e.look(ctx, l)
 		return a, next, false, err
 	}
@@ -205,7 +207,7 @@ func (e *entry) commitInsert(ctx context.Context, l *link, s *state, d *queue.De
 		return a, nil, false, err
 	}
 	if o.succeeded {
-		e.hasReplaced(l, s, d.Replaced)
+		e.noteReplaced(l, s, d.Replaced)
 	}
 	if o.succeeded && takes {
 		a = e.answerGranted(&o, &d.Entry)
@@ -216,7 +218,8 @@ func (e *entry) commitInsert(ctx context.Context, l *link, s *state, d *queue.De
 	if err != nil {
 		return a, nil, false, err
 	}
-	if !o.succeeded && !(takes && e.isPlain()) {
+	hasJoined := o.succeeded || takes && e.isPlain()
+	if !hasJoined {
 		return a, next, false, nil
 	}
 	a, err = e.settle(ctx, l, next)
@@ -258,7 +261,7 @@ func (s *state) own(id string) (own queue.Entry, isThere bool) {
 	return own, false
 }
 
-// settle finds the entry's place in a state in which it has one, and takes a slot if it is its turn.
+// settle finds the place of an entry that is in the queue, and takes a slot if it is the entry's turn.
 func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, err error) {
 	for ctx.Err() == nil {
 		own, isThere := s.own(e.id)
@@ -275,7 +278,7 @@ func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, 
 		key := s.keyOf(e.id)
 		e.key, e.created, e.want.Claim.Ticket = key, own.Fence, own.Claim.Ticket
 		place, before := s.place(e.id)
-		e.follow(l, s, place, before)
+		e.ensureWatch(l, s, place, before)
 		if place > nearPlaces {
 			return e.answerQueued(place, false), nil
 		}
@@ -301,7 +304,7 @@ func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, 
 // answerQueued answers an entry that waits. isDue says that the waiter at the front could take a slot.
 func (e *entry) answerQueued(place int, isDue bool) (a lease.Answer) {
 	a.Verdict, a.Place = queue.Queued, place
-	left := e.asked.Add(queue.AskEvery(e.ttl)).Sub(e.store.clock())
+	left := e.leaseFrom.Add(queue.AskEvery(e.ttl)).Sub(e.store.clock())
 	if isDue {
 		left = min(left, e.since.Add(passOver).Sub(e.store.clock()))
 	}

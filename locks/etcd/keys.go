@@ -28,7 +28,7 @@ const (
 	holdSuffix = ".hold"
 )
 
-// keys are the keys of one lock.
+// keys makes the keys of one lock. The field lock begins all of them.
 type keys struct{ lock string }
 
 func (s *Store) keysOf(key locks.Key) keys {
@@ -42,14 +42,14 @@ func (k keys) holder(id string) string { return k.lock + holderPart + id }
 func (k keys) hold(id string) string   { return k.lock + holderPart + id + holdSuffix }
 func (k keys) tomb(id string) string   { return k.lock + tombPart + id }
 
-// isPart reports whether a key is under one of the parts of a lock.
-func (k keys) isPart(key string) bool {
+// isOfEntry reports whether a key has the form of a holder's, a waiter's or a tomb's.
+func (k keys) isOfEntry(key string) bool {
 	rest, isOfLock := strings.CutPrefix(key, k.lock)
 	part := rest[:min(len(holderPart), len(rest))]
 	return isOfLock && (part == holderPart || part == waiterPart || part == tombPart)
 }
 
-// replaceLetters stand for what an entry replaces.
+// replaceLetters has the letter for each of the replacements, in their order.
 const replaceLetters = "-wr"
 
 var replacements = [...]locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting, locks.ReplaceRunning}
@@ -63,14 +63,15 @@ func letterOf(r locks.Replacement) string {
 	return "?"
 }
 
-// waiter is the key of a waiter.
+// waiter returns the key of a waiter.
 func (k keys) waiter(e *queue.Entry) string {
-	priority := ^(uint32(int32(e.Claim.Priority)) ^ 1<<31) // higher ones sort first
+	priority := ^(uint32(int32(e.Claim.Priority)) ^ 1<<31) // the highest priority sorts first
 	return fmt.Sprintf("%s%s%08x/%s/%d.%d.%s.%d", k.lock, waiterPart, priority, e.ID,
 		e.Claim.Weight, e.Claim.Max, letterOf(e.Replace), e.Claim.Ticket)
 }
 
-// parseWaiter reads the key of a waiter. With an error it returns an entry that has the ID, if that can be read.
+// parseWaiter reads the key of a waiter. With an error it returns an entry that has only the ID, if it could
+// read that.
 func (k keys) parseWaiter(p *pair) (e queue.Entry, err error) {
 	rest := strings.TrimPrefix(p.key, k.lock+waiterPart)
 	parts := strings.Split(rest, "/")
@@ -106,7 +107,7 @@ func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123
 // them.
 func leasesOf(id locks.ID) (own, hold int64) { return leasesOfText(hex.EncodeToString(id[:])) }
 
-// leasesOfText is leasesOf an ID that is written out (isID).
+// leasesOfText is like leasesOf, for the text of an ID (isID).
 func leasesOfText(text string) (own, hold int64) {
 	number := func(digits string) int64 {
 		n, _ := strconv.ParseUint(digits, 16, 64)

@@ -11,11 +11,11 @@ import (
 	"golock/locks"
 )
 
-// host is what the member at one host of the URL says.
+// host is one host of the URL, and the status of the member there.
 type host struct {
 	address string
 	status  memberStatus
-	err     error // it does not answer
+	err     error // why the member does not answer; nil if it has answered
 }
 
 // hosts asks each host of the URL.
@@ -49,33 +49,35 @@ func (s *Store) statusOf(ctx context.Context, address string) (st memberStatus, 
 	return st, err
 }
 
-// versions are the numbers of a version; there are fewer than two if it is none.
-func versions(text string) (is [3]int, count int) {
-	count, _ = fmt.Sscanf(text, "%d.%d.%d", &is[0], &is[1], &is[2])
-	return is, count
+// versions returns the numbers of a version and their count, which is less than two if the text is not a
+// version.
+func versions(text string) (number [3]int, count int) {
+	count, _ = fmt.Sscanf(text, "%d.%d.%d", &number[0], &number[1], &number[2])
+	return number, count
 }
 
-// oldest is the version of the oldest of the members that answer. Any of them may be the leader.
+// oldest returns the oldest version of the members that answer. Any of them may be the leader.
 func oldest(asked *memberStatus, all []host) string {
 	text := asked.version
 	for i := range all {
-		one, count := versions(all[i].status.version)
-		last, _ := versions(text)
-		if all[i].err == nil && count > 1 && slices.Compare(one[:], last[:]) < 0 {
+		number, count := versions(all[i].status.version)
+		lowest, _ := versions(text)
+		isKnown := all[i].err == nil && count > 1
+		if isKnown && slices.Compare(number[:], lowest[:]) < 0 {
 			text = all[i].status.version
 		}
 	}
 	return text
 }
 
-// reachable judges the hosts of the URL.
+// reachable judges the answers of the hosts of the URL.
 func (x *examination) reachable(st *memberStatus, m *membership, all []host) {
-	var away []host
+	var silent []host
 	for i := range all {
 		one := &all[i]
 		switch {
 		case one.err != nil:
-			away = append(away, *one)
+			silent = append(silent, *one)
 		case one.status.cluster != st.cluster:
 			x.Add(locks.Problem, "hosts", one.address+" belongs to another cluster than the others",
 				"two may run: each cluster has locks of its own", "name the members of one cluster")
@@ -84,13 +86,13 @@ func (x *examination) reachable(st *memberStatus, m *membership, all []host) {
 		}
 	}
 	why := "golock asks another one; with one more away there may be no majority"
-	if m.voters-len(away) > m.voters/2+1 {
+	if m.voters-len(silent) > m.voters/2+1 {
 		why = "golock asks another one"
 	}
-	for _, one := range away {
+	for _, one := range silent {
 		x.Add(locks.Note, "hosts", fmt.Sprintf("%s does not answer: %v", one.address, one.err), why, "start it, or leave it out of the URL")
 	}
-	if len(away) == 0 {
+	if len(silent) == 0 {
 		x.OK("hosts", "all that the URL names answer")
 	}
 }
@@ -107,9 +109,10 @@ func (x *examination) commits(ctx context.Context, ttl time.Duration) {
 		}
 		id, _ := leasesOf(ref.ID)
 		_, err = retryCall(ctx, x.store, func(ctx context.Context, l *link) (a leaseAnswer, err error) {
-			began := x.store.clock()
-			if a, err = l.grant(ctx, id, max(ttl.Truncate(time.Second), time.Second)); err == nil {
-				took = append(took, x.store.clock().Sub(began))
+			begin := x.store.clock()
+			a, err = l.grant(ctx, id, max(ttl.Truncate(time.Second), time.Second))
+			if err == nil {
+				took = append(took, x.store.clock().Sub(begin))
 				l.revokeSoon(id)
 			}
 			return a, err

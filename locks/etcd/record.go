@@ -14,10 +14,10 @@ import (
 	"golock/locks/queue"
 )
 
-// record is the value of a key.
+// record is the value of the key of a holder or a waiter.
 type record struct {
-	Name  string        `json:"name"` // of the lock: two may have the same key
-	TTL   int64         `json:"ttl"`  // s
+	Name  string        `json:"name"` // the name of the lock: two names may have the same key
+	TTL   int64         `json:"ttl"`  // in seconds
 	Hold  time.Duration `json:"hold,omitempty"`
 	Owner owner.Owner   `json:"owner"`
 
@@ -34,7 +34,7 @@ type record struct {
 	Ticket   int64             `json:"ticket,omitempty"`
 	Replace  locks.Replacement `json:"replace,omitempty"`
 	Slots    string            `json:"slots,omitempty"`
-	Evicted  string            `json:"evicted,omitempty"` // by whom
+	Evicted  string            `json:"evicted,omitempty"` // who has evicted the holder; "" if nobody has
 }
 
 // maxRecord is the size of the largest record that golock reads, in bytes.
@@ -63,15 +63,16 @@ func (r record) text(now locks.Instant) string {
 	return string(text)
 }
 
-// holds returns the record of the entry as a holder.
-func (r record) holds(e *queue.Entry) record {
+// ofHolder returns the record of the entry as a holder.
+func (r record) ofHolder(e *queue.Entry) record {
 	c := e.Claim
 	r.Weight, r.Max, r.Priority, r.Ticket, r.Replace = c.Weight, c.Max, c.Priority, c.Ticket, e.Replace
 	r.Slots = locks.FormatSlots(e.Slots)
 	return r
 }
 
-// amended returns the text of a record with changed fields. It keeps fields that a later version has added.
+// amended returns the text of a record with changed fields. It keeps fields that a later version of golock has
+// added.
 func amended(text string, fields map[string]any) string {
 	all := map[string]json.RawMessage{}
 	_ = json.Unmarshal([]byte(text), &all)
@@ -82,7 +83,7 @@ func amended(text string, fields map[string]any) string {
 	return string(changed)
 }
 
-// parseRecord reads what others may have written.
+// parseRecord reads a record, and refuses one that golock cannot have written.
 func parseRecord(text string, key locks.Key) (r record, err error) {
 	if len(text) > maxRecord {
 		return r, fmt.Errorf("a value of %d bytes", len(text))
@@ -105,8 +106,8 @@ func parseRecord(text string, key locks.Key) (r record, err error) {
 	return r, nil
 }
 
-// repaired returns the record that an eviction writes for a holder whose record cannot be read: that of
-// an exclusive holder.
+// repaired returns the record that an eviction writes in the place of one that cannot be read. It is that of an
+// exclusive holder, so no other entry gets a slot.
 func repaired(by string) string {
 	text, _ := json.Marshal(record{TTL: int64(lease.DefaultTTL / time.Second), Weight: 1, Max: 1, Slots: "0", Evicted: by})
 	return string(text)
@@ -123,8 +124,8 @@ func (r *record) entry(id string, created int64) (e queue.Entry, err error) {
 	return e, err
 }
 
-// age returns how long the owner has waited or held. For the entry of another host it is a lower limit:
-// the age in the record, and unseen, which is the time since the owner prolonged its lease.
+// age returns how long the owner has waited or held. For the entry of another host it is a lower limit: the sum
+// of the age in the record, and of unseen, the time since the owner prolonged its lease.
 func (r *record) age(boot string, now locks.Instant, unseen time.Duration) time.Duration {
 	if r.Boot != "" && r.Boot == boot {
 		return max(now.Sub(r.Since), 0)
@@ -132,7 +133,7 @@ func (r *record) age(boot string, now locks.Instant, unseen time.Duration) time.
 	return r.Age + min(unseen, math.MaxInt64-r.Age)
 }
 
-// isEvicted reports whether a holder's record says that somebody wants it gone.
+// isEvicted reports whether the record of a holder says that the holder was evicted.
 func (p *pair) isEvicted() bool {
 	var r struct {
 		Evicted string `json:"evicted"`

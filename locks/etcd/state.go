@@ -14,7 +14,7 @@ import (
 	"golock/locks/queue"
 )
 
-// state is one lock as it was in a revision: read at one moment, and then kept up to date by a watch.
+// state is one lock as it was in a revision. A step reads it at one moment; a watch may keep it up to date.
 type state struct {
 	keys
 	key      locks.Key
@@ -33,55 +33,55 @@ type state struct {
 type flaw struct {
 	locks.InvalidEntry
 	pair     pair
-	isHolder bool
+	isHolder bool // the key has the form of a holder's
 	ends     bool // the key is on a lease of its entry, so it expires
 }
 
-// questions returns the questions that read the state that a waiter needs. A waiter that replaces others
-// also reads their values, because it reports who they are.
-func (e *entry) questions() []question {
-	waiters := question{span: e.waiters(), keyLeases: true}
+// ranges returns the requests that read the state that a waiter needs. A waiter that replaces others also
+// reads their values, because it reports who they are.
+func (e *entry) ranges() []rangeRequest {
+	waiters := rangeRequest{span: e.waiters(), keyLeases: true}
 	if e.want.Replace != locks.ReplaceNone {
-		waiters = question{span: e.waiters(), limit: pageSize}
+		waiters = rangeRequest{span: e.waiters(), limit: pageSize}
 	}
-	return []question{{span: e.holders(), limit: pageSize}, waiters, {span: span{from: e.tomb(e.id)}}}
+	return []rangeRequest{{span: e.holders(), limit: pageSize}, waiters, {span: span{from: e.tomb(e.id)}}}
 }
 
-// pageSize is how many keys are read at once: as many as golock writes fit into one answer.
+// pageSize is how many keys a request reads. So many keys that golock has written fit into one answer.
 const pageSize = 2000
 
-// maxValues limits the size of all values that are kept, in bytes. 10,000 values that golock writes take
-// less.
+// maxValues limits the size of all values that a reading keeps, in bytes. 10,000 values that golock writes
+// take less.
 const maxValues = 24 << 20
 
-// next returns the question for the keys that did not fit into an answer, as they were in that revision.
-func (f *found) next(q question, revision int64) question {
-	q.from, q.revision = f.pairs[len(f.pairs)-1].key+"\x00", revision
+// next returns the request for the keys that did not fit into the answer, as they were in the revision.
+func (a *rangeAnswer) next(q rangeRequest, revision int64) rangeRequest {
+	q.from, q.revision = a.pairs[len(a.pairs)-1].key+"\x00", revision
 	return q
 }
 
-// valueBytes returns the size of those values of an answer that a state keeps.
-func (f *found) valueBytes() (n int) {
-	for i := range f.pairs {
-		if size := len(f.pairs[i].value); size <= maxRecord {
+// valueBytes returns the size of those values of the answer that a state keeps.
+func (a *rangeAnswer) valueBytes() (n int) {
+	for i := range a.pairs {
+		if size := len(a.pairs[i].value); size <= maxRecord {
 			n += size
 		}
 	}
 	return n
 }
 
-// stateOf reads the answers to the entry's questions, and asks for what did not fit into them.
-func (e *entry) stateOf(ctx context.Context, l *link, o *outcome) (*state, error) {
-	questions := e.questions()
-	if len(o.answers) != len(questions) {
-		return nil, network.Damaged("%d answers to %d questions", len(o.answers), len(questions))
+// stateOf makes the state from the answers to the requests of ranges, and reads what did not fit into them.
+func (e *entry) stateOf(ctx context.Context, l *link, o *txnAnswer) (*state, error) {
+	requests := e.ranges()
+	if len(o.answers) != len(requests) {
+		return nil, network.Damaged("%d answers to %d questions", len(o.answers), len(requests))
 	}
-	s := e.readState(e.ref.Key, o)
+	s := e.newState(e.ref.Key, o)
 	size := 0
-	for i, q := range questions {
+	for i, q := range requests {
 		answer := &o.answers[i]
 		for answer.more && len(answer.pairs) > 0 {
-			next, err := l.ask(ctx, answer.next(q, s.revision))
+			next, err := l.readRanges(ctx, answer.next(q, s.revision))
 			if err != nil {
 				return nil, err
 			}
@@ -98,17 +98,17 @@ func (e *entry) stateOf(ctx context.Context, l *link, o *outcome) (*state, error
 	return s, nil
 }
 
-// look reads the state.
+// look reads the state from the cluster.
 func (e *entry) look(ctx context.Context, l *link) (*state, error) {
-	o, err := l.ask(ctx, e.questions()...)
+	o, err := l.readRanges(ctx, e.ranges()...)
 	if err != nil {
 		return nil, err
 	}
 	return e.stateOf(ctx, l, &o)
 }
 
-// readState reads the answers to questions.
-func (k keys) readState(key locks.Key, o *outcome) *state {
+// newState makes a state of the keys in an answer.
+func (k keys) newState(key locks.Key, o *txnAnswer) *state {
 	s := &state{
 		keys: k, key: key, cluster: o.cluster, revision: o.revision,
 		holders: map[string]pair{}, holds: map[string]pair{}, waiters: map[string]queue.Entry{},
@@ -153,15 +153,17 @@ func (s *state) put(p *pair) {
 	}
 }
 
+// putHolder adds the key of a holder, or of a hold.
 func (s *state) putHolder(id string, isHold bool, p *pair) {
+	if !isID(id) {
+		s.noteFlaw(p, "", fmt.Errorf("key %q", locks.Printable(p.key[len(s.lock):], 80)))
+		return
+	}
 	r, err := parseRecord(p.value, s.key)
 	if err == nil {
 		_, err = r.entry(id, p.created)
 	}
-	switch {
-	case !isID(id):
-		id, err = "", fmt.Errorf("key %q", locks.Printable(p.key[len(s.lock):], 80))
-	case err == nil:
+	if err == nil {
 		err = p.checkLease(id, isHold)
 	}
 	switch {
@@ -177,8 +179,11 @@ func (s *state) putHolder(id string, isHold bool, p *pair) {
 // checkLease checks that a key is on the lease that golock binds it to. A key on another lease, or on none,
 // may stay for ever, and no golock removes it.
 func (p *pair) checkLease(id string, isHold bool) error {
-	own, hold := leasesOfText(id)
-	if p.lease == hold && isHold || p.lease == own && !isHold {
+	expected, ofHold := leasesOfText(id)
+	if isHold {
+		expected = ofHold
+	}
+	if p.lease == expected {
 		return nil
 	}
 	return fmt.Errorf("a key on lease %x", p.lease)
@@ -207,7 +212,7 @@ func (s *state) remove(key string) {
 	}
 }
 
-// order returns the waiters in their order.
+// order returns the waiters by their places.
 func (s *state) order() []queue.Entry {
 	all := make([]queue.Entry, 0, len(s.waiters))
 	for _, e := range s.waiters {
@@ -219,7 +224,7 @@ func (s *state) order() []queue.Entry {
 	return all
 }
 
-// holdersNow returns the entries that have slots, and the holds of entries that have gone.
+// holdersNow returns the holders, and the holds of holders that have released their slots.
 func (s *state) holdersNow() (all []queue.Entry) {
 	for id, p := range s.holders {
 		r, _ := parseRecord(p.value, s.key)
@@ -242,7 +247,7 @@ func (s *state) holdersNow() (all []queue.Entry) {
 	return all
 }
 
-// invalid returns the entries that golock cannot have written.
+// invalid returns the keys that golock cannot have written, as entries of the lock.
 func (s *state) invalid(name string) (all []locks.InvalidEntry) {
 	for _, f := range s.flaws {
 		f.Name = name
@@ -271,14 +276,14 @@ func (s *state) view(id, name, absent string) queue.View {
 			}
 		}
 	}
-	if by, evicted := s.tombs[id]; evicted {
+	if by, isEvicted := s.tombs[id]; isEvicted {
 		v.Own = &queue.Entry{ID: id, State: queue.Tombstone, Evicted: by}
 	}
 	return v
 }
 
-// place returns the place of a waiter, or 0 if it does not wait. For a waiter further back it also returns
-// the keys of the waiters directly before it.
+// place returns the place of a waiter, or 0 if it does not wait. For a waiter beyond the first nearPlaces it
+// also returns the keys of the waiters directly before it.
 func (s *state) place(id string) (place int, before [nearPlaces]string) {
 	all := s.order()
 	at := slices.IndexFunc(all, func(e queue.Entry) bool { return e.ID == id })

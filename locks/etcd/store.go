@@ -1,14 +1,14 @@
 // Package etcd keeps locks in an etcd cluster (3.4 or later): the store with consensus. A failover
-// forgets nothing, and a minority lets nobody in and renews nothing.
+// forgets nothing. Members without a majority grant nothing and renew nothing.
 //
-// The cluster makes no decisions. Whoever may be next reads the lock, decides (package queue), and
-// commits one transaction on the condition that no holder has changed since. Each entry is a key on a
-// lease of its own, which etcd removes when its owner has not prolonged it in time. Tickets and
-// fences are revisions. Nobody is offered a slot: a release removes keys, and the waiter in front,
-// which watches the lock, takes the slot.
+// The cluster makes no decisions. A waiter that may be next reads the lock, decides (package queue),
+// and commits one transaction on the condition that no holder has changed since. Each entry is a key
+// on a lease of its own. etcd removes the key when its owner has not prolonged the lease in time.
+// Tickets and fences are revisions. There are no offers: a release removes keys, and the waiter in
+// front, which watches the lock, takes the slot.
 //
-// The first two waiters watch the lock. Others watch the two waiters directly before them, so that a
-// hand-off wakes three of them, however many wait, also if the first one does not take its turn.
+// The first two waiters watch the lock. Others watch the two waiters directly before them. So a
+// release wakes three waiters, however many wait, even if the first one does not take its turn.
 package etcd
 
 import (
@@ -25,7 +25,7 @@ type Store struct {
 	lease.Engine
 	client *client
 	clock  locks.Clock
-	boot   func() string // names the clock
+	boot   func() string // returns the name of clock (bootID)
 }
 
 var _ locks.Store = (*Store)(nil)
@@ -45,7 +45,8 @@ func Open(address string) (*Store, error) {
 // Abilities implements locks.Store.
 func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
 
-// distance returns how far away the cluster is. A renewal connects, prolongs the lease and reads the entry.
+// distance returns how far away the cluster is. A renewal may have to connect, and prolongs the lease and reads
+// the entry.
 func (s *Store) distance() locks.Distance {
 	trips := 3
 	if s.client.target.TLS {
@@ -69,18 +70,19 @@ func (s *Store) Warnings(bool) []string { return nil }
 // Forget implements locks.Queue.
 func (s *Store) Forget(ctx context.Context, name string) error {
 	keys := s.keysOf(locks.KeyOf(name))
-	_, err := retryCall(ctx, s, func(ctx context.Context, l *link) (outcome, error) {
+	_, err := retryCall(ctx, s, func(ctx context.Context, l *link) (txnAnswer, error) {
 		return l.commit(ctx, transaction{then: []operation{remove(keys.all())}})
 	})
 	return err
 }
 
 // Sweep implements locks.Queue. Dead entries disappear with their leases. Sweep removes keys that golock has
-// not written and that are on no lease of their entry. Their age is not known.
+// not written and that are on no lease of their entry. The age of these keys is not known, so with olderThan
+// Sweep leaves them.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
-	listed, _, err := s.list(ctx, s.keysNamed(name)) // if the list is cut, the next golock clean removes the rest
+	states, _, err := s.list(ctx, s.keysNamed(name)) // if the list is cut, the next golock clean removes the rest
 	var left []locks.InvalidEntry
-	for _, one := range listed {
+	for _, one := range states {
 		for _, f := range one.flaws {
 			if f.ends || olderThan > 0 {
 				f.Name = one.name()
@@ -91,7 +93,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 				conditions: []condition{changedAt(f.pair.key, f.pair.changed)},
 				then:       []operation{remove(span{from: f.pair.key})},
 			}
-			o, err := retryCall(ctx, s, func(ctx context.Context, l *link) (outcome, error) { return l.commit(ctx, t) })
+			o, err := retryCall(ctx, s, func(ctx context.Context, l *link) (txnAnswer, error) { return l.commit(ctx, t) })
 			if err != nil {
 				return removed, err
 			}

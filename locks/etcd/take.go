@@ -10,14 +10,14 @@ import (
 	"golock/locks/queue"
 )
 
-// take takes a slot if no holder has changed since the state was read and the waiter's key still exists,
-// which proves its lease. Otherwise it returns the new state.
+// take takes a slot for a waiter, if no holder has changed since the state was read, and the waiter's key still
+// exists. The key proves that the lease has not ended. If a condition is false, take returns the new state.
 func (e *entry) take(ctx context.Context, l *link, s *state, want *queue.Entry) (next *state, a lease.Answer, err error) {
-	ok := true
+	leaseExists := true
 	prolong := func() error { return nil }
-	if e.store.clock().Sub(e.asked) > maxGrantAge(e.ttl) {
+	if e.store.clock().Sub(e.leaseFrom) > maxGrantAge(e.ttl) {
 		prolong = func() (err error) {
-			ok, err = e.prolong(ctx, l)
+			leaseExists, err = e.prolong(ctx, l)
 			return err
 		}
 	}
@@ -29,22 +29,22 @@ func (e *entry) take(ctx context.Context, l *link, s *state, want *queue.Entry) 
 		conditions: append(s.slotsTaken(want), unchanged(e.holders(), s.revision), createdAt(e.key, e.created)),
 		then:       append(then, remove(span{from: e.key})),
 	}
-	for _, q := range e.questions() {
+	for _, q := range e.ranges() {
 		t.other = append(t.other, get(q))
 	}
-	var o outcome
+	var o txnAnswer
 	err = inParallel(prolong, func() (err error) {
 		o, err = l.commit(ctx, t)
 		return err
 	})
 	switch {
 	case err != nil:
-		e.stopWatch() // the next step reads what has become of the entry
+		e.stopWatch() // the next step reads whether the transaction was committed
 		return nil, a, err
 	case !o.succeeded:
 		next, err = e.stateOf(ctx, l, &o)
 		return next, a, err
-	case !ok: // the lease ended just after the entry had the slot
+	case !leaseExists: // the lease ended just after the entry had taken the slot
 		e.stopWatch()
 		return nil, a, lease.NoAnswer{}
 	}
@@ -54,7 +54,7 @@ func (e *entry) take(ctx context.Context, l *link, s *state, want *queue.Entry) 
 // takingOperations returns the operations that make a holder. Its hold is on a lease of its own, which begins now.
 func (e *entry) takingOperations(ctx context.Context, l *link, want *queue.Entry) (all []operation, err error) {
 	now := e.store.clock()
-	r := e.record.holds(want)
+	r := e.record.ofHolder(want)
 	r.Since = now
 	text := r.text(now)
 	all = []operation{put(e.holder(e.id), text, e.ownLease)}
@@ -73,7 +73,7 @@ func (e *entry) leaseHold(ctx context.Context, l *link, hold time.Duration) erro
 	if hold%time.Second > 0 {
 		seconds++
 	}
-	e.leasedHold = true
+	e.mayHaveHoldLease = true
 	_, err := l.grant(ctx, e.holdLease, min(seconds, maxLease)*time.Second)
 	return err
 }
@@ -112,7 +112,7 @@ func (e *entry) beginHold(ctx context.Context, l *link) (a lease.Answer, err err
 const maxLease = math.MaxInt64 / time.Second
 
 // answerGranted answers an entry that has got a slot. The revision of the transaction is the fence.
-func (e *entry) answerGranted(o *outcome, want *queue.Entry) (a lease.Answer) {
+func (e *entry) answerGranted(o *txnAnswer, want *queue.Entry) (a lease.Answer) {
 	e.stopWatch()
 	e.created, e.granted = 0, e.store.clock()
 	a.Verdict, a.TTL, a.Epoch = queue.Granted, e.ttl, epochOf(o.cluster)
@@ -120,28 +120,28 @@ func (e *entry) answerGranted(o *outcome, want *queue.Entry) (a lease.Answer) {
 	return a
 }
 
-// answerHolder answers an entry that has a slot already. It prolongs the lease first, because the lease
-// may be old.
+// answerHolder answers an entry that has a slot already. It prolongs the lease first, because much of it may be
+// over.
 func (e *entry) answerHolder(ctx context.Context, l *link, s *state, own queue.Entry) (a lease.Answer, err error) {
 	if own.Evicted != "" {
 		a.Verdict, a.By = queue.Evicted, own.Evicted
 		return a, nil
 	}
-	ok, err := e.prolong(ctx, l)
-	if err == nil && !ok {
+	leaseExists, err := e.prolong(ctx, l)
+	if err == nil && !leaseExists {
 		err = lease.NoAnswer{}
 	}
 	if err != nil {
 		return a, err
 	}
-	return e.answerGranted(&outcome{header: header{cluster: s.cluster, revision: own.Fence}}, &own), nil
+	return e.answerGranted(&txnAnswer{header: header{cluster: s.cluster, revision: own.Fence}}, &own), nil
 }
 
 // answerRefused answers an entry that gets no slot and no place.
 func (e *entry) answerRefused(ctx context.Context, l *link, s *state, d *queue.Decision) (a lease.Answer, err error) {
 	a.Outcome = d.Outcome
 	if d.Verdict == queue.Busy || d.Verdict == queue.Nested {
-		a.Holders, err = e.store.describe(ctx, l, s, e.request.Name, d.Holders)
+		a.Holders, err = e.store.describeHolders(ctx, l, s, e.request.Name, d.Holders)
 	}
 	e.revokeLater(l)
 	return a, err
@@ -151,14 +151,14 @@ func (e *entry) answerRefused(ctx context.Context, l *link, s *state, d *queue.D
 // request is lost, the leases end by themselves.
 func (e *entry) revokeLater(l *link) {
 	e.stopWatch()
-	e.asked = 0
-	if e.leased {
+	e.leaseFrom = 0
+	if e.mayHaveLease {
 		l.revokeSoon(e.ownLease)
 	}
-	if e.leasedHold {
+	if e.mayHaveHoldLease {
 		l.revokeSoon(e.holdLease)
 	}
-	e.leased, e.leasedHold = false, false
+	e.mayHaveLease, e.mayHaveHoldLease = false, false
 }
 
 // strictTries is how often a request checks that it still has to queue. After that it queues
@@ -169,8 +169,8 @@ const strictTries = 2
 // conditions (--max-txn-ops).
 const maxConditions = 60
 
-// slotsTaken returns a condition for each holder of a lower slot: its key must still exist. Otherwise a
-// lower slot would be free. The other conditions do not notice a deleted key.
+// slotsTaken returns a condition for each holder of a lower slot than the highest of e: its key must still
+// exist. Otherwise e would have to take that lower slot. The other conditions do not notice a deleted key.
 func (s *state) slotsTaken(e *queue.Entry) (all []condition) {
 	if len(e.Slots) == 0 {
 		return nil
@@ -178,7 +178,7 @@ func (s *state) slotsTaken(e *queue.Entry) (all []condition) {
 	highest := e.Slots[len(e.Slots)-1]
 	for _, h := range s.holdersNow() {
 		if len(h.Slots) > 0 && h.Slots[0] < highest && len(all) < maxConditions {
-			all = append(all, s.holdsStill(&h))
+			all = append(all, s.keyExists(&h))
 		}
 	}
 	return all
@@ -188,13 +188,14 @@ func (s *state) slotsTaken(e *queue.Entry) (all []condition) {
 func (s *state) stillHeld() (all []condition) {
 	for _, h := range s.holdersNow() {
 		if len(all) < maxConditions {
-			all = append(all, s.holdsStill(&h))
+			all = append(all, s.keyExists(&h))
 		}
 	}
 	return all
 }
 
-func (s *state) holdsStill(h *queue.Entry) condition {
+// keyExists returns the condition that the key of a holder, or of a hold, has not been deleted.
+func (s *state) keyExists(h *queue.Entry) condition {
 	if h.State == queue.Ended {
 		return createdAt(s.hold(h.ID), h.Fence)
 	}

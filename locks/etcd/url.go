@@ -13,16 +13,16 @@ import (
 // target is a parsed URL.
 type target struct {
 	network.Options
-	url            string // without the password
+	url            string // the URL without the password
 	hosts          []string
 	user, password string
-	prefix         string // of all keys, with a slash at its end
+	prefix         string // begins all keys; it ends with a slash
 	dialTimeout    time.Duration
 }
 
 const example = "etcd://HOST1,HOST2,HOST3/PREFIX"
 
-// defaultPrefix is that of a URL without a path.
+// defaultPrefix is the prefix, without its slash, of a URL without a path.
 const defaultPrefix = "golock"
 
 // parse parses a URL whose scheme is etcd or etcds. Its errors begin with the part that is wrong.

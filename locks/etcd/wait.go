@@ -13,21 +13,21 @@ import (
 	"golock/locks/queue"
 )
 
-// watch is what a waiter is told by the cluster.
+// watch is a stream on which the cluster tells a waiter of changes.
 type watch struct {
 	link   *link
 	stream *stream
 	end    context.CancelFunc
 	target [nearPlaces]string // the keys that it watches besides the entry's own; empty if it watches the whole lock
 
-	mu    sync.Mutex // guards what follows
-	state *state     // of the whole lock; nil if the watch does not keep it up to date
-	moved bool       // a key that it watches does not exist any more
+	mu    sync.Mutex // guards the fields below
+	state *state     // the state of the whole lock; nil if target is not empty
+	moved bool       // a key in target, or the entry's own key, does not exist any more
 	err   error      // why the watch has ended; nil as long as it has not
 }
 
-// seen returns the state as the watch has it, or nil if it must be read.
-func (e *entry) seen(l *link) *state {
+// watchedState returns the state that the watch keeps up to date, or nil if a step has to read the state.
+func (e *entry) watchedState(l *link) *state {
 	w := e.watch
 	if w == nil || w.link != l {
 		return nil
@@ -40,8 +40,9 @@ func (e *entry) seen(l *link) *state {
 	return w.state.clone()
 }
 
-// isStill reports whether an entry that is further back has heard nothing that concerns it.
-func (e *entry) isStill(l *link) bool {
+// hasNoNews reports whether the entry watches the waiters directly before it, and none of these keys, nor its own,
+// has been deleted since.
+func (e *entry) hasNoNews(l *link) bool {
 	w := e.watch
 	if w == nil || w.link != l || w.target == [nearPlaces]string{} {
 		return false
@@ -59,35 +60,37 @@ func (e *entry) stopWatch() {
 	}
 }
 
-// follow watches the keys whose change may mean that it is the entry's turn. before are the keys of the
-// waiters directly before it: any of them may leave first, if one is passed over. A watch of the same keys
-// goes on.
-func (e *entry) follow(l *link, s *state, place int, before [nearPlaces]string) {
+// ensureWatch watches the keys whose change may mean that it is the entry's turn. before are the keys of the
+// waiters directly before it: any of them may leave first, because an absent waiter is passed over. If the
+// entry watches the same keys already, that watch goes on.
+func (e *entry) ensureWatch(l *link, s *state, place int, before [nearPlaces]string) {
 	e.place = place
 	isFar := place > nearPlaces
 	if w := e.watch; w != nil && w.link == l && w.target == before {
 		w.mu.Lock()
-		fits := w.err == nil && !w.moved && (isFar || w.state != nil && w.state.revision >= s.revision)
+		isUpToDate := isFar || w.state != nil && w.state.revision >= s.revision
+		goesOn := w.err == nil && !w.moved && isUpToDate
 		w.mu.Unlock()
-		if fits {
+		if goesOn {
 			return
 		}
 	}
 	e.stopWatch()
-	ctx, end := context.WithCancel(e.life)
+	ctx, end := context.WithCancel(e.open)
 	w := &watch{link: l, end: end, target: before}
 	var wanted []byte
 	if isFar {
 		for _, key := range append(before[:], e.key) {
-			wanted = append(wanted, frameMessage(watchFrom(span{from: key}, s.revision+1, true))...)
+			wanted = append(wanted, frameMessage(watchFrom(span{from: key}, s.revision+1, onlyDeletions))...)
 		}
 	} else {
 		w.state = s.clone()
-		wanted = frameMessage(watchFrom(e.all(), s.revision+1, false))
+		wanted = frameMessage(watchFrom(e.all(), s.revision+1, allEvents))
 	}
 	e.watch = w
 	var err error
-	if w.stream, err = l.beginFramed("Watch/Watch", wanted, false); err != nil {
+	w.stream, err = l.beginFramed("Watch/Watch", wanted, moreFollow)
+	if err != nil {
 		w.err = err
 		tell(e.wake)
 		return
@@ -95,7 +98,7 @@ func (e *entry) follow(l *link, s *state, place int, before [nearPlaces]string) 
 	go w.run(ctx, e)
 }
 
-// run takes the news until the watch ends.
+// run reads the news until the watch ends.
 func (w *watch) run(ctx context.Context, e *entry) {
 	var err error
 	defer w.stream.close()
@@ -133,8 +136,8 @@ func (s *stream) news(ctx context.Context) (n news, err error) {
 	return n, err
 }
 
-// note brings the watch up to date with news. It reports whether the waiter of that ID should look.
-func (w *watch) note(n *news, id string) (look bool) {
+// note brings the watch up to date with news. It reports whether the waiter with that ID should look.
+func (w *watch) note(n *news, id string) (shouldLook bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.state == nil {
@@ -149,21 +152,23 @@ func (w *watch) note(n *news, id string) (look bool) {
 	}
 	for i := range n.events {
 		one := &n.events[i]
-		if !s.isPart(one.key) { // a look does not read such a key either
+		if !s.isOfEntry(one.key) { // look does not read such a key either
 			continue
 		}
-		look = look || concerns(one.key) || !strings.HasPrefix(one.key, s.lock+waiterPart)
+		isWaiter := strings.HasPrefix(one.key, s.lock+waiterPart)
+		shouldLook = shouldLook || !isWaiter || concerns(one.key)
 		if one.deleted {
 			s.remove(one.key)
 		} else {
 			s.put(&one.pair)
 		}
-		look = look || concerns(one.key)
+		shouldLook = shouldLook || concerns(one.key)
 		s.revision = max(s.revision, one.changed)
 	}
-	return look
+	return shouldLook
 }
 
+// tell sends to a channel with room for one value, unless a value is pending.
 func tell(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -188,7 +193,7 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (a lease.Ans
 	return a, 0, nil
 }
 
-// reconnectSpread is the time in which the waiters that have lost their member come back.
+// reconnectSpread is the time over which the waiters that have lost their member spread their new connections.
 const reconnectSpread = 300 * time.Millisecond
 
 // hasLostMember reports whether the connection of the watch has ended.
@@ -210,9 +215,10 @@ func (e *entry) Events() <-chan struct{} {
 	e.watching.Do(func() {
 		go func() {
 			defer locks.Recover(new(error)) // a renewal meets the same fault, and reports it
-			for pause := listenDelay; e.life.Err() == nil; pause = time.Second {
-				lease.Pause(e.life, pause)
-				if e.watchHolder() {
+			for pause := listenDelay; e.open.Err() == nil; pause = time.Second {
+				lease.Pause(e.open, pause)
+				shouldRenew := e.watchHolder()
+				if shouldRenew {
 					tell(e.events) // the entry may have lost more than the watch
 				}
 			}
@@ -221,9 +227,10 @@ func (e *entry) Events() <-chan struct{} {
 	return e.events
 }
 
-// watchHolder watches the holder's key until the watch ends. It reports whether there was one.
-func (e *entry) watchHolder() (wasThere bool) {
-	ctx, cancel := context.WithTimeout(e.life, lease.LongestAttempt)
+// watchHolder watches the holder's key until the watch ends. It reports whether the holder should renew: the
+// watch has ended, or the entry is lost or evicted. It reports false if it could not begin to watch.
+func (e *entry) watchHolder() (shouldRenew bool) {
+	ctx, cancel := context.WithTimeout(e.open, lease.LongestAttempt)
 	defer cancel()
 	l, err := e.store.client.current(ctx, nil)
 	if err != nil {
@@ -236,13 +243,13 @@ func (e *entry) watchHolder() (wasThere bool) {
 	if own == nil || own.isEvicted() {
 		return true
 	}
-	s, err := l.begin("Watch/Watch", watchFrom(span{from: own.key}, o.revision+1, false), false)
+	s, err := l.begin("Watch/Watch", watchFrom(span{from: own.key}, o.revision+1, allEvents), moreFollow)
 	if err != nil {
 		return false
 	}
 	defer s.close()
 	for {
-		n, err := s.news(e.life)
+		n, err := s.news(e.open)
 		if err != nil {
 			return true
 		}

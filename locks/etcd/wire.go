@@ -6,13 +6,13 @@ import (
 	"golock/locks/network"
 )
 
-// This file has the requests of etcd's API as they are on the wire. The fields of messages are those of
-// rpc.proto and kv.proto (https://github.com/etcd-io/etcd/tree/main/api).
+// This file encodes the requests of etcd's API. The fields of messages are those of rpc.proto and kv.proto
+// (https://github.com/etcd-io/etcd/tree/main/api).
 
-// message is one that is being written.
+// message is an encoded message to which methods add fields.
 type message []byte
 
-// number adds a field. What is 0 is left out.
+// number adds a field, unless it is 0.
 func (m message) number(field fieldNumber, n int64) message {
 	if n == 0 {
 		return m
@@ -21,7 +21,7 @@ func (m message) number(field fieldNumber, n int64) message {
 	return binary.AppendUvarint(m, uint64(n))
 }
 
-// bytes adds a field, also if it is empty.
+// bytes adds a field, even if it is empty.
 func (m message) bytes(field fieldNumber, b []byte) message {
 	m = binary.AppendUvarint(m, uint64(field)<<kindBits|kindBytes)
 	m = binary.AppendUvarint(m, uint64(len(b)))
@@ -33,8 +33,8 @@ func (m message) text(field fieldNumber, s string) message { return m.bytes(fiel
 // fieldNumber is the number of a field in its message.
 type fieldNumber uint32
 
-// A field begins with its number and its kind (https://protobuf.dev/programming-guides/encoding/). The library
-// for that, protowire, opens the executable at each start of the program.
+// A field begins with its number and its kind (https://protobuf.dev/programming-guides/encoding/). golock does
+// not use the library protowire, which opens the executable at each start of the program.
 const (
 	kindBits = 3
 
@@ -95,10 +95,10 @@ func readField(kind uint64, b []byte) (n uint64, part []byte, size int) {
 	return 0, nil, size
 }
 
-// span is a range of keys: from one up to another one, or, without that, one key.
+// span is a range of keys: from a key up to, but without, another one. If to is "", it is the one key from.
 type span struct{ from, to string }
 
-// under is the range of the keys that begin with a text, which does not end with the byte 255.
+// under returns the range of the keys that begin with a prefix. The prefix must not end with the byte 255.
 func under(prefix string) span {
 	last := len(prefix) - 1
 	return span{prefix, prefix[:last] + string([]byte{prefix[last] + 1})}
@@ -112,16 +112,16 @@ func (s span) message() message {
 	return m
 }
 
-// question is a RangeRequest.
-type question struct {
+// rangeRequest is a RangeRequest.
+type rangeRequest struct {
 	span
-	keysOnly  bool // no values, and on etcd 3.7 no leases
-	keyLeases bool // no values, but leases; not together with a limit
-	limit     int64
-	revision  int64
+	keysOnly  bool  // the answer has no values, and on etcd 3.7 no leases
+	keyLeases bool  // the answer has no values, but leases; not together with a limit
+	limit     int64 // the most keys of the answer; 0 for all
+	revision  int64 // the revision to read; 0 for the latest
 }
 
-func (q question) message() message {
+func (q rangeRequest) message() message {
 	m := q.span.message().number(3, q.limit).number(4, q.revision)
 	if q.keyLeases {
 		// etcd 3.7 takes keys from its index, which has no leases, unless it has to sort by values. It does
@@ -138,18 +138,19 @@ func (q question) message() message {
 // operation is a RequestOp of a transaction.
 type operation = message
 
-func get(q question) operation { return message(nil).bytes(1, q.message()) }
+func get(q rangeRequest) operation { return message(nil).bytes(1, q.message()) }
 
 func put(key, value string, lease int64) operation {
 	return message(nil).bytes(2, message(nil).text(1, key).text(2, value).number(3, lease))
 }
 
-// replace is a put that keeps the key's lease. The key must exist: compare for that.
+// replace changes the value of a key and keeps its lease. The key must exist, so the transaction needs a
+// condition for that.
 func replace(key, value string) operation {
 	return message(nil).bytes(2, message(nil).text(1, key).text(2, value).number(6, 1))
 }
 
-// nested is a transaction within one. Its answers are not read.
+// nested returns the operation that makes another transaction. golock does not read its answers.
 func nested(t transaction) operation { return message(nil).bytes(4, t.message()) }
 
 func remove(s span) operation { return message(nil).bytes(3, s.message()) }
@@ -157,41 +158,42 @@ func remove(s span) operation { return message(nil).bytes(3, s.message()) }
 // condition is a Compare of a transaction.
 type condition = message
 
-// The results and targets of comparisons.
+// These are the results and targets of comparisons in a Compare.
 const (
 	isEqual, isGreater, isLess = 0, 1, 2
 	ofCreation, ofChange       = 1, 2
 )
 
-// unchanged holds if no key of a range has changed after a revision, but for keys that are gone.
+// unchanged is true if no key of a range has changed after a revision. It does not notice deleted keys.
 func unchanged(s span, revision int64) condition {
 	m := message(nil).number(1, isLess).number(2, ofChange).text(3, s.from).number(6, revision+1)
 	return m.text(64, s.to)
 }
 
-// createdAt holds if a key was created at a revision and has not been deleted since.
+// createdAt is true if a key was created at a revision and has not been deleted since.
 func createdAt(key string, revision int64) condition {
 	m := message(nil).number(1, isEqual).number(2, ofCreation).text(3, key)
 	return m.number(5, revision)
 }
 
-// isThere holds if a key exists.
+// isThere is true if a key exists.
 func isThere(key string) condition {
 	return message(nil).number(1, isGreater).number(2, ofCreation).text(3, key)
 }
 
-// isAbsent holds if a key does not exist.
+// isAbsent is true if a key does not exist.
 func isAbsent(key string) condition { return createdAt(key, 0) }
 
-// changedAt holds if a key was last changed at a revision.
+// changedAt is true if a key was last changed at a revision.
 func changedAt(key string, revision int64) condition {
 	return message(nil).number(1, isEqual).number(2, ofChange).text(3, key).number(6, revision)
 }
 
 // transaction is a TxnRequest.
 type transaction struct {
-	conditions  []condition
-	then, other []operation
+	conditions []condition
+	then       []operation // made if all conditions are true
+	other      []operation // made if a condition is false
 }
 
 func (t transaction) message() (m message) {
@@ -207,10 +209,16 @@ func (t transaction) message() (m message) {
 	return m
 }
 
-// watchFrom is a WatchRequest for what happens to a range from a revision on.
-func watchFrom(s span, revision int64, deletionsOnly bool) message {
+// These are the values of the parameter events of watchFrom.
+const (
+	allEvents     = false
+	onlyDeletions = true
+)
+
+// watchFrom returns a WatchRequest for the events of a range from a revision on.
+func watchFrom(s span, revision int64, events bool) message {
 	m := s.message().number(3, revision)
-	if deletionsOnly {
+	if events == onlyDeletions {
 		const noPuts = 0
 		m = m.bytes(5, []byte{noPuts})
 	}

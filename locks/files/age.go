@@ -10,16 +10,17 @@ import (
 	"golock/locks/queue"
 )
 
-// ageOf returns how long an entry has held or waited. It never compares the wall clocks of two hosts: the
+// ageOf returns how long an entry has held or waited. It never compares the clocks of two hosts. The
 // owner's heartbeat has the age on the owner's clock, and this process adds the time for which it has
-// seen that heartbeat, which may be less than the true age. The age of a holder that does not know yet
-// that it holds is known only on the clock of the grant.
+// seen that heartbeat. The sum may be less than the true age. Only processes on the clock of the grant
+// know the age of a holder that has not yet noticed its grant.
 func (d *directory) ageOf(o *observedEntry) (age time.Duration, known bool) {
 	m, last := o.member, o.last
-	if m.State != queue.Waiting && last.phase == phaseJoined {
+	hasNotNoticed := m.State != queue.Waiting && last.phase == phaseJoined
+	if hasNotNoticed {
 		return max(o.lastRead.Sub(m.granted), 0), o.sameClock && m.granted != 0
 	}
-	if last.since <= 0 || last.since > last.sent { // there is no heartbeat, or golock has not written it
+	if last.since <= 0 || last.since > last.sent { // there is no heartbeat, or golock cannot have written it
 		return 0, false
 	}
 	beforeLast, afterLast := last.sent.Sub(last.since), o.unchanged
@@ -42,10 +43,10 @@ func (d *directory) unusedFor(m *member, now time.Time) time.Duration {
 	return now.Sub(time.Unix(written.Mtim.Unix()))
 }
 
-// fileTime is the time of a file that it writes. A sweep of old versions may remove that file.
+// fileTime makes a file and returns its time, which is on the clock of the file system.
 func (d *directory) fileTime() (now time.Time, err error) {
 	var st unix.Stat_t
-	for range 3 {
+	for range 3 { // another process may remove the file together with old versions
 		temp := tempName(1)
 		if err := d.makeFile(temp, []byte("\n")); err != nil {
 			return now, err

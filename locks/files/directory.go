@@ -18,15 +18,15 @@ import (
 // format is the number of the layout that this program writes and understands.
 const format = 3
 
-// These are the files in a name's directory beside the versions.
+// These are the files in the directory of a name beside the versions.
 const (
-	headFile   = "name"  // format and name
-	recordsDir = "data"  // a file for each entry
-	seenPrefix = "seen." // what the hosts of this clock have seen
+	headFile   = "name"  // the format and the name (head)
+	recordsDir = "data"  // the directory of the records, a file for each entry
+	seenPrefix = "seen." // begins the name of a file of notes (writeNotes); the name of a clock follows
 )
 
-// usedSuffix ends the name of a file beside a name's directory, which is called by the
-// name's key. The file shows that a missing directory was removed.
+// usedSuffix ends the name of a file beside the directory of a name. Both are called after the key. If there
+// is such a file and no directory, somebody has removed the directory.
 const usedSuffix = ".used"
 
 // directory is the directory of one name.
@@ -49,30 +49,31 @@ func (s *Store) directoryOf(key locks.Key) *directory {
 	return &directory{store: s, key: key, path: s.dir + "/" + key.String(), observed: observed.(*observations)}
 }
 
-// make finds the directory of a name, or builds it.
-func (d *directory) make(name string) error {
+// findOrBuild finds the directory of a name, or builds it.
+func (d *directory) findOrBuild(name string) error {
 	path := d.path + usedSuffix
 	_, err := stat(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
-	used := err == nil // then the directory was there before
+	isUsed := err == nil // then the directory existed before
 	if err != nil && err != unix.ENOENT {
 		return pathError("stat", path, err)
 	}
 	found, err := d.load()
-	if err == locks.ErrLost && !used {
+	if err == locks.ErrLost && !isUsed {
 		err = d.build(name)
-		if err == nil || errors.Is(err, fs.ErrNotExist) { // a faster maker has removed what it was building with
+		// A process that was faster may have removed the temporary files of this one.
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			found, err = d.load()
 		}
 	}
 	switch {
 	case err == locks.ErrLost:
-		return d.removed("when no run holds the name any more, remove " + path + " too")
+		return d.lossError("when no run holds the name any more, remove " + path + " too")
 	case err == nil && found != name:
 		return &locks.PathError{
 			Path: d.path, Err: fmt.Errorf("belongs to the name %q, whose key is the same", locks.Printable(found, 80)),
 			Hint: "choose another name",
 		}
-	case err == nil && !used:
+	case err == nil && !isUsed:
 		err = d.markUsed()
 	}
 	if err == nil {
@@ -113,10 +114,11 @@ func (d *directory) damaged(name string, err error) error {
 	}
 }
 
-// directories returns the directory of a name, or all directories ("") sorted by name. The error joins
-// those of directories that cannot be read.
+// directories returns the directory of a name. If the name is "", it returns the directories of all
+// names, sorted by name. The error joins the errors of directories that cannot be read.
 func (s *Store) directories(name string) ([]*directory, error) {
-	names, err := []string{locks.KeyOf(name).String()}, s.checkDir()
+	names := []string{locks.KeyOf(name).String()}
+	err := s.checkDir()
 	if err == nil && name == "" {
 		names, err = readNames(s.dir + "/.") // the directory may be reached by a symbolic link
 	}
@@ -148,7 +150,8 @@ func (s *Store) directories(name string) ([]*directory, error) {
 // isID reports whether a text is a key or an ID.
 func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == "" }
 
-// errNoDir is temporary for an entry in the queue: the directory may be mounted again.
+// errNoDir says that the store's directory does not exist. An entry in the queue tries again, because
+// somebody may mount the directory again.
 var errNoDir = errors.New("does not exist")
 
 // checkDir returns an error if the store's directory cannot be used. golock does not make a missing
@@ -170,9 +173,10 @@ func (s *Store) checkDir() error {
 	return nil
 }
 
+// errRemoved says that the directory of a name, or a version that was read before, does not exist any more.
 var errRemoved = errors.New("was removed while it was in use")
 
-// errOldState is an errRemoved where the file system may be the reason.
+// errOldState is an errRemoved on a file system that may show a client an old listing.
 var errOldState error = oldState{}
 
 type oldState struct{}
@@ -183,27 +187,27 @@ func (oldState) Error() string {
 
 func (oldState) Is(target error) bool { return target == errRemoved }
 
-// vanished replaces the error about a missing file by one about the missing directory.
-func (d *directory) vanished(err error) error {
+// explainMissing replaces the error about a missing file by one about the missing directory.
+func (d *directory) explainMissing(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	err = d.store.checkDir()
 	if err == nil {
-		err = d.removed("")
+		err = d.lossError("")
 	}
 	return err
 }
 
-// removed says that the directory is not as it was before.
-func (d *directory) removed(hint string) error {
+// lossError returns the error of a directory that has lost what was in it before.
+func (d *directory) lossError(hint string) error {
 	m, _ := locks.MountOf(d.store.dir) // after an error the type is empty
-	return d.removedFrom(m.Type, hint)
+	return d.lossErrorOn(m.Type, hint)
 }
 
-// removedFrom returns the error of removed for a type of file system. A file system of FUSE may show old
-// listings: sshfs does so for 20 seconds.
-func (d *directory) removedFrom(fileSystem, hint string) error {
+// lossErrorOn returns the error of lossError for a type of file system. A file system of FUSE may show
+// old listings: sshfs does so for 20 seconds.
+func (d *directory) lossErrorOn(fileSystem, hint string) error {
 	if strings.HasPrefix(fileSystem, "fuse.") {
 		return &locks.PathError{
 			Path: d.path, Err: errOldState,
@@ -231,10 +235,10 @@ func (d *directory) build(name string) error {
 	}
 	defer h.close()
 	if err := d.store.make(h, 1, &state{}); err != nil && err != errTaken {
-		return h.fault(d.store.scheme, versionName(1), err)
+		return h.fileError(d.store.scheme, versionName(1), err)
 	}
 	text, _ := json.Marshal(head{Format: format, Name: name})
-	d.store.at("built")
+	d.store.hook("built")
 	return d.replaceFile(headFile, append(text, '\n'))
 }
 
@@ -256,9 +260,10 @@ func (d *directory) makeFile(name string, text []byte) error {
 // removeFile removes a file if it exists, or an empty directory that somebody has put in its place.
 func (d *directory) removeFile(name string) error {
 	err := unlinkAt(unix.AT_FDCWD, d.path+"/"+name)
-	if err == unix.EISDIR || err == unix.EPERM { // POSIX: unlink(2) of a directory
-		if isDir := unix.Rmdir(d.path + "/" + name); isDir != unix.ENOTDIR {
-			err = isDir
+	if err == unix.EISDIR || err == unix.EPERM { // the errors of unlink(2) for a directory, on Linux and in POSIX
+		rmdirErr := unix.Rmdir(d.path + "/" + name)
+		if rmdirErr != unix.ENOTDIR {
+			err = rmdirErr
 		}
 	}
 	if err == unix.ENOENT {
@@ -268,7 +273,7 @@ func (d *directory) removeFile(name string) error {
 }
 
 // replaceFile writes a file under a temporary name, then renames it, so that nobody reads a part of it.
-// The temporary file of a killed writer is removed together with old versions.
+// prune removes the temporary file of a killed writer.
 func (d *directory) replaceFile(name string, text []byte) error {
 	temp := tempName(1)
 	err := d.makeFile(temp, text)

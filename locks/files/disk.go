@@ -12,10 +12,10 @@ import (
 	"golock/locks"
 )
 
-// errForeign is for something that golock has not made.
+// errForeign is the error of something that golock has not made.
 var errForeign = errors.New("is neither a file nor a directory")
 
-// pathError adds to an error what failed. No error stays no error.
+// pathError adds the operation and the path to an error. It returns nil for nil.
 func pathError(op, path string, err error) error {
 	if err == nil {
 		return nil
@@ -27,8 +27,8 @@ func pathError(op, path string, err error) error {
 	return failed
 }
 
-// openAt opens a file or directory, and nothing else that somebody may have put
-// there: it follows no symbolic link and does not block on a FIFO.
+// openAt opens a file or directory. It refuses anything else that somebody may have put there: it follows
+// no symbolic link and does not block on a FIFO.
 func openAt(dir int, name string, flags int) (fd int, err error) {
 	fd, err = eintr.Get(func() (int, error) {
 		return unix.Openat(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
@@ -37,7 +37,8 @@ func openAt(dir int, name string, flags int) (fd int, err error) {
 		return -1, err
 	}
 	st, err := stat(fd, "", unix.AT_EMPTY_PATH)
-	if kind := st.Mode & unix.S_IFMT; err == nil && kind != unix.S_IFREG && kind != unix.S_IFDIR {
+	kind := st.Mode & unix.S_IFMT
+	if err == nil && kind != unix.S_IFREG && kind != unix.S_IFDIR {
 		err = errForeign
 	}
 	if err != nil {
@@ -52,19 +53,19 @@ func stat(dir int, name string, flags int) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// Bounds for reading what others have written. A state of 1000 waiters has 120 kB.
+// These constants limit what golock reads of files that others have written.
 const (
-	maxFile   = 64 << 10
-	maxRecord = 16 << 10 // of a command a kilobyte is kept, and JSON may write each byte as six
-	maxState  = 4 << 20
-	maxNames  = 1 << 18 // in a directory
+	maxFile   = 64 << 10 // bytes of the head
+	maxRecord = 16 << 10 // bytes of a record: it has 1 KiB of a command, and JSON may write each byte as six
+	maxState  = 4 << 20  // bytes of a state: one of 1000 waiters has 120 kB
+	maxNames  = 1 << 18  // names in a directory
 )
 
-// errTooMany is for a directory that golock does not read.
+// errTooMany is the error of a directory with too many names.
 var errTooMany = fmt.Errorf("has more than %d names: golock reads no larger directory; remove what does not belong there", maxNames)
 
-// readAt opens the file anew, so that an NFS client asks the server whether its cache
-// is still valid (close-to-open consistency, nfs(5)).
+// readAt reads a file up to about limit bytes. It opens the file anew, so that an NFS client asks the
+// server whether its cache is still valid (close-to-open consistency, nfs(5)).
 func readAt(dir int, name string, limit int) ([]byte, error) {
 	fd, err := openAt(dir, name, unix.O_RDONLY)
 	if err != nil {
@@ -85,8 +86,8 @@ func readAt(dir int, name string, limit int) ([]byte, error) {
 	return text, nil
 }
 
-// createAt makes a new file, with the permissions of a directory of that mode. It
-// replaces an existing file, which a killed process or somebody else has left.
+// createAt makes a new file, with the permissions of a directory of that mode. It replaces an existing
+// file, which a killed process or somebody else may have left.
 func createAt(dir int, name string, mode uint32, text []byte) error {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
 	fd, err := openAt(dir, name, flags)
@@ -108,18 +109,19 @@ func finishWrite(fd int, text []byte) error {
 	if err == nil && n != len(text) {
 		err = unix.ENOSPC
 	}
-	if closed := unix.Close(fd); err == nil && closed != unix.EINTR {
-		err = closed
+	closeErr := unix.Close(fd)
+	if err == nil && closeErr != unix.EINTR {
+		err = closeErr
 	}
 	return err
 }
 
-// makeDirectory makes a directory with the permissions of another one.
+// makeDirectory makes a directory with the permissions of a directory of that mode.
 func makeDirectory(dir int, name string, mode uint32) error {
 	if err := eintr.Repeat(func() error { return unix.Mkdirat(dir, name, 0o700) }); err != nil {
 		return err
 	}
-	// Whatever the umask. Some shared file systems have no modes to change.
+	// The umask must not change the mode. Some shared file systems have no modes to change.
 	_ = unix.Fchmodat(dir, name, mode&0o2777, 0)
 	return nil
 }
@@ -128,8 +130,8 @@ func unlinkAt(dir int, name string) error {
 	return eintr.Repeat(func() error { return unix.Unlinkat(dir, name, 0) })
 }
 
-// namesIn lists an open directory, unsorted. A call that fills the buffer sees one moment
-// of the directory.
+// namesIn lists an open directory, unsorted. It uses a large buffer, because each call of getdents(2) sees
+// the directory at another moment.
 func namesIn(fd int) (names []string, err error) {
 	if _, err := unix.Seek(fd, 0, io.SeekStart); err != nil {
 		return nil, err

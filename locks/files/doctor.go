@@ -37,7 +37,8 @@ func (s *Store) examine(ctx context.Context, ttl time.Duration) (found locks.Fin
 		found.Add(locks.Note, "file system", "cannot be found out: "+err.Error(),
 			"it is not known whether other machines see the directory", "")
 	}
-	if s.isAtomic(ctx, &found) {
+	isAtomic := s.examinePrimitive(ctx, &found)
+	if isAtomic {
 		f, _ := locks.TryTestLock(ctx, s, ttl, 0)
 		found.Append(f)
 		found.OK("waiting", "nothing is pushed over a shared directory: the next in line looks ten times a second")
@@ -45,8 +46,8 @@ func (s *Store) examine(ctx context.Context, ttl time.Duration) (found locks.Fin
 	return found, nil
 }
 
-// examineMode examines who may write to the directory. The sticky bit is of no help: any user's golock
-// removes dead entries.
+// examineMode examines who may write to the directory. It does not recommend the sticky bit: golock must
+// be able to remove dead entries of other users.
 func (s *Store) examineMode(found *locks.Findings) {
 	st, err := stat(unix.AT_FDCWD, s.dir, 0)
 	found.Judge("directory",
@@ -113,17 +114,18 @@ func examineNFS(found *locks.Findings, m locks.Mount) {
 	found.Add(level, "NFS", "options "+locks.Printable(m.Options, 300), strings.Join(why, "; "), fix)
 }
 
-// isAtomic tries with a name made up for it whether a version is made only once.
-func (s *Store) isAtomic(ctx context.Context, found *locks.Findings) bool {
+// examinePrimitive tests whether a version can be made only once, with a name that nobody else uses.
+func (s *Store) examinePrimitive(ctx context.Context, found *locks.Findings) bool {
 	name := "golock-doctor-" + strconv.FormatUint(rand.Uint64(), 16)
 	defer s.Forget(ctx, name)
 	d := s.directoryOf(locks.KeyOf(name))
-	err := d.make(name)
+	err := d.findOrBuild(name)
 	if err == nil {
 		var h *handle
-		if h, err = d.open(); err == nil {
+		h, err = d.open()
+		if err == nil {
 			defer h.close()
-			err = s.make(h, 1, &state{})
+			err = s.make(h, 1, &state{}) // findOrBuild has made version 1, so this must fail
 		}
 	}
 	if err == nil {

@@ -38,7 +38,7 @@ func TestDoctorNotAtomic(t *testing.T) {
 		return os.WriteFile(h.path+"/"+versionName(n), v.text(), 0o600)
 	}
 	var f locks.Findings
-	if s.isAtomic(t.Context(), &f) || f[0].Level != locks.Problem || !strings.Contains(f[0].What, "making a name with mkdir: succeeds twice") {
+	if s.examinePrimitive(t.Context(), &f) || f[0].Level != locks.Problem || !strings.Contains(f[0].What, "making a name with mkdir: succeeds twice") {
 		t.Errorf("%+v", f)
 	}
 	if files, _ := filepath.Glob(s.dir + "/*"); len(files) != 0 {

@@ -10,8 +10,8 @@ import (
 	"golock/locks/queue"
 )
 
-// Entries implements locks.Store. An entry of another host, or a holder, is listed as
-// live until its heartbeat was unchanged for a TTL.
+// Entries implements locks.Store. It lists an entry of another host, and every holder, as live until
+// its heartbeat was unchanged for a TTL.
 func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
@@ -37,7 +37,8 @@ func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, _ 
 func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	entries, err := lease.Await(ctx, func() (_ []locks.Entry, err error) {
 		d := s.directoryOf(ref.Key)
-		if d.name, err = d.load(); err != nil {
+		d.name, err = d.load()
+		if err != nil {
 			return nil, err
 		}
 		return d.entries(ctx)
@@ -45,8 +46,8 @@ func (s *Store) Find(ctx context.Context, ref locks.Ref) (locks.Entry, error) {
 	return ref.In(entries, lease.Located(s.URL(), err))
 }
 
-// entries gives those of one name: holders by slot, then waiters in their order. They
-// are those of one moment: nobody has made a version while their heartbeats were read.
+// entries returns the entries of one name as they were at one moment: nobody has made a version while
+// their heartbeats were read.
 func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
 	p := &step{directory: d, question: queue.Question{Step: queue.Look}, isList: true}
 	r, err := p.decide(ctx)
@@ -58,19 +59,21 @@ func (d *directory) entries(ctx context.Context) ([]locks.Entry, error) {
 	}
 	var entries []locks.Entry
 	for i := range r.state.entries {
-		if r.state.entries[i].flaw != nil {
+		m := &r.state.entries[i]
+		if m.flaw != nil {
 			continue
 		}
-		if o := r.observed[r.state.entries[i].ID]; o.State != queue.Tombstone && !o.isDead {
-			entries = append(entries, o.entry(d))
+		o := r.observed[m.ID]
+		if o.State != queue.Tombstone && !o.isDead {
+			entries = append(entries, o.describe(d))
 		}
 	}
 	locks.Arrange(entries)
 	return entries, lease.Invalid(d.invalid(r.state, r.dead))
 }
 
-// entry converts an observed entry for the contract.
-func (o *observedEntry) entry(d *directory) locks.Entry {
+// describe makes the public entry of an observed entry.
+func (o *observedEntry) describe(d *directory) locks.Entry {
 	m, r := o.member, &o.record
 	e := locks.Entry{
 		Name: d.name, State: locks.Waiting, Claim: m.Claim,
@@ -86,7 +89,7 @@ func (o *observedEntry) entry(d *directory) locks.Entry {
 	}
 	e.State, e.Slots, e.Fence = locks.Holding, m.Slots, m.Fence
 	e.Ended = m.State == queue.Ended || (o.ttlLeft == 0 && o.holdLeft > 0)
-	e.Orphaned = !e.Ended && !r.NoGolock && d.store.gone(r)
+	e.Orphaned = !e.Ended && !r.NoGolock && d.store.hasEnded(r)
 	if o.holdLeft > 0 {
 		e.HeldTill = time.Now().Add(o.holdLeft)
 	}

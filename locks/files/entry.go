@@ -18,39 +18,39 @@ import (
 	"golock/locks/queue"
 )
 
-// entry is an entry that this process has made, or that another process has made (Attach).
+// entry implements lease.Entry.
 type entry struct {
 	store    *Store
 	dir      *directory
 	request  locks.Request
-	attached bool
+	attached bool          // another process has made the entry (Attach, Evict)
 	evictor  string        // who evicts the entry (Evict)
-	givenUp  atomic.Bool   // the entry is being given up: it must not take a slot any more
+	givenUp  atomic.Bool   // the caller gives the entry up: it must not take a slot any more
 	using    chan struct{} // a semaphore: one step at a time uses the directory
 
-	events   chan struct{}
-	watching sync.Once
-	open     context.Context // until Close
-	close    context.CancelFunc
+	events   chan struct{}      // gets a value when the entry may have changed
+	watching sync.Once          // starts watch
+	open     context.Context    // ends with Close
+	close    context.CancelFunc // ends open
 
-	// Only the step that has the semaphore stores these.
-	position atomic.Pointer[position]
-	term     atomic.Pointer[locks.Term] // the term of the last good heartbeat
+	// Only the step that has the semaphore stores these. Others may load them.
+	latestSeen atomic.Pointer[seenVersion]
+	term       atomic.Pointer[locks.Term] // the term that began with the last good heartbeat
 
 	// Only the step that has the semaphore uses the fields below.
 	state           *state // the state that was read last
-	member          member // its ticket is 0 until it has a place in the queue
+	member          member // what the entry asks for; its ticket is 0 until it has a place in the queue
 	record          record
-	heartbeat       heartbeat
+	heartbeat       heartbeat     // the heartbeat that was written last
 	created         bool          // the record file exists
-	requested       bool          // the file of its request exists, so that others may queue it
-	nextObservation locks.Instant // when it observes other waiters again
+	requested       bool          // the request file exists, so that others may queue the entry
+	nextObservation locks.Instant // when the entry observes other waiters again
 }
 
-// position is where an entry was in the queue when it looked last.
-type position struct {
-	version int64         // 0 before the first look
-	changed locks.Instant // when it saw another version than before
+// seenVersion is the version that an entry has read last.
+type seenVersion struct {
+	number int64         // 0 before the entry has read one
+	since  locks.Instant // when the entry read it first
 }
 
 func (s *Store) attachedEntry(ref locks.Ref, evictor string) *entry {
@@ -59,7 +59,7 @@ func (s *Store) attachedEntry(ref locks.Ref, evictor string) *entry {
 		evictor: locks.Printable(evictor, 200), member: member{Entry: queue.Entry{ID: ref.ID.String()}},
 		events: make(chan struct{}, 1), using: make(chan struct{}, 1),
 	}
-	e.position.Store(&position{})
+	e.latestSeen.Store(&seenVersion{})
 	e.term.Store(&locks.Term{})
 	e.open, e.close = context.WithCancel(context.Background())
 	return e
@@ -82,16 +82,14 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (lease.Answer, locks.I
 	if step == queue.Release || step == queue.Leave {
 		e.givenUp.Store(true)
 	}
-	isQueued := step != queue.Join || e.position.Load().version != 0
+	isQueued := step != queue.Join || e.latestSeen.Load().number != 0
 	a, err := e.use(ctx, e.methodOf(step))
 	switch {
 	case err == nil:
 		return a, e.term.Load().Asked, nil
 	case errors.Is(err, locks.ErrLost), step != queue.Join && errors.Is(err, errRemoved):
 		return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Lost}}, 0, nil
-	case ctx.Err() != nil || isTemporary(err) || isQueued && (noSpace(err) || errors.Is(err, errNoDir) || isForeign(err)):
-		return lease.Answer{}, 0, err
-	case lease.IsFinal(err):
+	case ctx.Err() != nil, isTemporary(err), isQueued && mayBeMended(err), lease.IsFinal(err):
 		return lease.Answer{}, 0, err
 	}
 	return lease.Answer{}, 0, &lease.Refusal{Err: err}
@@ -110,12 +108,12 @@ func (e *entry) methodOf(step queue.Step) func(context.Context) (lease.Answer, e
 		return e.release
 	case queue.Leave:
 		return e.leave
-	default: // queue.Evict: no caller has another one
+	default: // queue.Evict: no caller asks for another step
 		return e.evict
 	}
 }
 
-// noteAnswer tells the request that the directory can be read.
+// noteAnswer tells the caller of the request that the directory can be read.
 func (e *entry) noteAnswer() {
 	if e.request.Answered != nil {
 		e.request.Answered()
@@ -154,35 +152,40 @@ func isTemporary(err error) bool {
 	}, number)
 }
 
-// isForeign reports whether others have put something in the place of golock's files. They may remove it
-// again.
+// mayBeMended reports whether somebody may mend what has caused an error, so that an entry in the queue
+// tries again. A newcomer does not.
+func mayBeMended(err error) bool { return noSpace(err) || errors.Is(err, errNoDir) || isForeign(err) }
+
+// isForeign reports whether others have put something in the place of golock's files.
 func isForeign(err error) bool {
 	return slices.ContainsFunc([]error{errDamaged, errForeign, unix.EISDIR, unix.ENOTDIR, unix.ELOOP, unix.ENXIO}, func(one error) bool {
 		return errors.Is(err, one)
 	})
 }
 
-// noSpace reports whether the disk is full, which is temporary for an entry in the queue.
+// noSpace reports whether the disk, or the user's part of it, is full.
 func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// writeHeartbeat writes the next heartbeat. It returns locks.ErrLost if the last one has expired before:
-// then somebody may have taken the entry for dead.
+// writeHeartbeat writes the next heartbeat. It returns locks.ErrLost if the last one has expired by then:
+// somebody may have taken the entry for dead.
 func (e *entry) writeHeartbeat(phase byte) error {
 	sent, end := e.store.clock(), e.term.Load().End()
 	if sent >= end {
 		return locks.ErrLost
 	}
-	p := e.nextHeartbeat(sent, phase)
-	if err := e.dir.writeHeartbeat(e.member.record(), p); errors.Is(err, fs.ErrNotExist) {
+	beat := e.nextHeartbeat(sent, phase)
+	err := e.dir.writeHeartbeat(e.member.record(), beat)
+	if errors.Is(err, fs.ErrNotExist) {
 		return locks.ErrLost
-	} else if err != nil {
+	}
+	if err != nil {
 		return err
 	}
-	e.store.at("signed")
+	e.store.hook("signed")
 	if e.store.clock() >= end {
 		return locks.ErrLost
 	}
-	e.noteHeartbeat(p)
+	e.noteHeartbeat(beat)
 	return nil
 }
 
@@ -190,19 +193,21 @@ func (e *entry) writeHeartbeat(phase byte) error {
 func (e *entry) nextHeartbeat(sent locks.Instant, phase byte) heartbeat {
 	last := e.heartbeat
 	next := heartbeat{count: last.count + 1, sent: sent, since: last.since, phase: phase}
-	if last.since == 0 || phase == phaseAccepted && last.phase != phaseAccepted {
+	isFirst := last.since == 0
+	isAccepting := phase == phaseAccepted && last.phase != phaseAccepted
+	if isFirst || isAccepting {
 		next.since = sent
 	}
 	return next
 }
 
-// noteHeartbeat notes the heartbeat that counts, and the term that it begins.
-func (e *entry) noteHeartbeat(p heartbeat) {
-	e.heartbeat = p
-	e.term.Store(&locks.Term{Asked: p.sent, TTL: e.member.ttl})
+// noteHeartbeat notes a heartbeat that was written in time, and the term that it begins.
+func (e *entry) noteHeartbeat(beat heartbeat) {
+	e.heartbeat = beat
+	e.term.Store(&locks.Term{Asked: beat.sent, TTL: e.member.ttl})
 }
 
-// create makes the entry's record before the entry can be seen.
+// create makes the entry's record file, before a version shows the entry.
 func (e *entry) create() error {
 	if e.givenUp.Load() {
 		return context.Canceled // the caller has gone, so nobody gets the error
@@ -210,19 +215,20 @@ func (e *entry) create() error {
 	if e.created {
 		return nil
 	}
-	p := e.nextHeartbeat(e.store.clock(), phaseJoined)
-	e.heartbeat = p // kept after an error too, because the file may exist then
+	beat := e.nextHeartbeat(e.store.clock(), phaseJoined)
+	e.heartbeat = beat // even if makeFile fails, because the file may exist then
 	text, _ := json.Marshal(&e.record)
-	if err := e.dir.makeFile(recordsDir+"/"+e.member.record(), fmt.Appendf(nil, "%v%s\n", p, text)); err != nil {
+	err := e.dir.makeFile(recordsDir+"/"+e.member.record(), fmt.Appendf(nil, "%v%s\n", beat, text))
+	if err != nil {
 		return err
 	}
 	e.created = true
-	e.noteHeartbeat(p)
+	e.noteHeartbeat(beat)
 	return nil
 }
 
-// renew makes the step of a renewal. It returns ErrLost after the end of the last term, whatever the
-// directory shows: somebody may have taken the entry for dead.
+// renew makes the step of a renewal. It returns ErrLost after the end of the last term, even if the
+// directory still shows the entry: somebody may have taken it for dead.
 func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
 	if e.givenUp.Load() {
 		return a, locks.ErrLost
@@ -245,7 +251,7 @@ func (e *entry) renew(ctx context.Context) (a lease.Answer, err error) {
 	return e.held(queue.Held, m.Entry), nil
 }
 
-// hold is a renewal with which the hold begins.
+// hold renews the lease and makes the hold begin.
 func (e *entry) hold(ctx context.Context) (a lease.Answer, err error) {
 	a, err = e.renew(ctx)
 	if err != nil || a.Verdict != queue.Held {
@@ -265,18 +271,20 @@ func (e *entry) find(ctx context.Context) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.notePosition(r.version)
+	e.noteVersion(r.version)
 	m := r.state.find(e.member.ID)
-	if m != nil && m.flaw != nil {
-		dead := map[string]bool{}
-		for i := range r.state.entries { // only its own flaw counts
+	switch {
+	case m == nil:
+		return nil, locks.ErrLost
+	case m.flaw != nil:
+		others := map[string]bool{} // only the flaw of this entry counts
+		for i := range r.state.entries {
 			if id := r.state.entries[i].ID; id != m.ID {
-				dead[id] = true
+				others[id] = true
 			}
 		}
-		return nil, lease.Invalid(e.dir.invalid(r.state, dead))
-	}
-	if m == nil || m.State != queue.Holding || (m.life != e.member.life && !e.attached) {
+		return nil, lease.Invalid(e.dir.invalid(r.state, others))
+	case m.State != queue.Holding, m.life != e.member.life && !e.attached:
 		return nil, locks.ErrLost
 	}
 	return m, nil
@@ -288,44 +296,45 @@ func (e *entry) held(v queue.Verdict, q queue.Entry) lease.Answer {
 	return lease.Answer{Outcome: queue.Outcome{Verdict: v}, Grant: grant, TTL: e.member.ttl}
 }
 
-// fetch reads the entry and the heartbeat that another process has written. It fails on a host with
-// another clock than that of the holder: there nobody can tell whether the last heartbeat has expired.
+// fetch reads an entry of another process and its heartbeat. It fails on a host with another clock than
+// that of the holder: there golock cannot tell whether the last heartbeat has expired.
 func (e *entry) fetch(ctx context.Context) error {
 	m, err := e.find(ctx)
 	if err != nil {
 		return err
 	}
-	p, rec, err := e.dir.readRecord(m.record())
+	beat, rec, err := e.dir.readRecord(m.record())
 	path := e.dir.path + "/" + recordsDir + "/" + m.record()
 	switch {
 	case err != nil:
 		return err
-	case p == heartbeat{} || rec.Process.PID == 0: // each record of golock names a process
+	case beat == heartbeat{}, rec.Process.PID == 0: // each record that golock writes names a process
 		return &locks.PathError{Path: path, Err: errDamaged}
-	case p.leaves():
+	case beat.leaves():
 		return locks.ErrLost
 	case !e.store.isSameClock(&rec):
 		return &locks.PathError{Path: path, Err: errors.New(
 			"the slot was taken on another machine, or before the last boot of this one: it can be renewed only there")}
 	}
 	e.member = *m
-	e.noteHeartbeat(p)
+	e.noteHeartbeat(beat)
 	return nil
 }
 
-// release ends what the entry holds.
+// release gives the slot back. A hold stays.
 func (e *entry) release(ctx context.Context) (lease.Answer, error) {
 	return e.end(ctx, queue.Release, phaseReleased)
 }
 
-// leave gives the entry up, whatever it is by now, and notes for others what it has seen.
+// leave gives the entry up, whether it waits or holds, and writes the notes.
 func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 	if e.heartbeat.count > 0 {
-		if a, err = e.end(ctx, queue.Leave, phaseWithdrawn); err != nil {
+		a, err = e.end(ctx, queue.Leave, phaseWithdrawn)
+		if err != nil {
 			return a, err
 		}
-		if e.state != nil && !e.state.has(e.member.record()) {
-			_ = e.dir.removeRecord(e.member.record()) // perhaps no version has had it
+		if e.state != nil && !e.state.hasRecord(e.member.record()) {
+			_ = e.dir.removeRecord(e.member.record()) // decide removes a record only if a version has named it
 		}
 	}
 	e.dir.writeNotes(e.state)
@@ -334,29 +343,32 @@ func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 
 // end makes the step of a release or a leave. It announces the end in the heartbeat first, so that no
 // burst of newcomers delays it. A full disk has room for a heartbeat, but not for a version: then the
-// next process that makes a version removes the entry, and the result of end has no state.
+// next process that makes a version removes the entry, and e.state is nil after end.
 func (e *entry) end(ctx context.Context, how queue.Step, phase byte) (a lease.Answer, err error) {
 	last := e.nextHeartbeat(e.store.clock(), phase)
-	inTime := last.sent < e.term.Load().End()
-	announced := !e.attached && e.dir.writeHeartbeat(e.member.record(), last) == nil
-	// After a forced version nobody who has read the request can commit it.
+	isInTime := last.sent < e.term.Load().End()
+	isAnnounced := false
+	if !e.attached {
+		isAnnounced = e.dir.writeHeartbeat(e.member.record(), last) == nil
+	}
 	p := e.step(how)
-	p.force = e.requested
+	p.force = e.requested // a process that has read the request cannot commit it after another version
 	if err := e.removeRequest(); err != nil {
 		return a, err
 	}
 	r, err := p.decide(ctx)
-	if noSpace(err) && announced {
+	if noSpace(err) && isAnnounced {
 		err = nil
 	}
 	e.state = r.state
-	// Somebody else may have taken it out since it was announced.
-	a.Existed, a.Doubtful = r.Existed || r.state == nil && announced, r.unsure || announced && inTime
+	a.Existed = r.Existed || r.state == nil && isAnnounced
+	// After the announcement another process may have removed the entry.
+	a.Doubtful = r.unsure || isAnnounced && isInTime
 	a.Verdict = queue.Released
 	return a, err
 }
 
-// evict takes the entry back from its owner.
+// evict makes the step of an eviction of another process's entry.
 func (e *entry) evict(ctx context.Context) (a lease.Answer, err error) {
 	p := e.step(queue.Evict)
 	p.question.By = e.evictor

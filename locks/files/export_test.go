@@ -10,7 +10,7 @@ import (
 )
 
 // At has f told each step of the protocol before it is made.
-func (s *Store) At(f func(step string)) { s.at = f }
+func (s *Store) At(f func(step string)) { s.hook = f }
 
 // Keep has the store keep so many old versions only.
 func (s *Store) Keep(n int64) { s.kept = n }
@@ -18,7 +18,7 @@ func (s *Store) Keep(n int64) { s.kept = n }
 // Make has an entry make the directory of a name as often as it must try.
 func (s *Store) Make(name string, failed func(error)) {
 	for d := s.directoryOf(locks.KeyOf(name)); d.name == ""; {
-		if err := d.make(name); err != nil {
+		if err := d.findOrBuild(name); err != nil {
 			failed(err)
 		}
 	}
@@ -34,7 +34,7 @@ func (s *Store) SetProcess(o *Store) { s.self = o.self }
 
 // RemovedFrom is the error of a directory that has vanished from a type of file system.
 func (s *Store) RemovedFrom(fileSystem string) error {
-	err := s.directoryOf(locks.KeyOf("n")).removedFrom(fileSystem, "")
+	err := s.directoryOf(locks.KeyOf("n")).lossErrorOn(fileSystem, "")
 	if !errors.Is(err, errRemoved) {
 		panic("no step knows it")
 	}

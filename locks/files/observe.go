@@ -14,30 +14,29 @@ import (
 	"golock/locks/queue"
 )
 
-// observation is a heartbeat, and since when it has been seen unchanged.
+// observation is a heartbeat, and since when this process, or one that has left notes, has seen it.
 type observation struct {
 	Heartbeat string        `json:"beat"`
 	Since     locks.Instant `json:"since"`
-	changes   int           // the number of heartbeats that this process saw begin; 0 if it comes from the notes
+	changes   int           // how many heartbeats of the entry this process has seen begin; 0 if it knows only the notes
 }
 
-// observations are what this process has seen in a directory, with what it has read in notes of
-// other processes.
+// observations are the observations of the entries in a directory.
 type observations struct {
 	mu       sync.Mutex
-	byRecord map[string]observation // nil before the notes are read
-	isNew    bool                   // some of them are not in the notes
+	byRecord map[string]observation // by the name of the entry's record file; nil before the notes are read
+	isNew    bool                   // some observations are not in the notes
 }
 
 // observedEntry is an entry as another process sees it.
 type observedEntry struct {
 	*member
 	record    record
-	phase     byte          // the phase of the last heartbeat; 0 if the entry has none
+	phase     byte          // the phase of the last heartbeat, or phaseAccepted (see observe); 0 without a heartbeat
 	unchanged time.Duration // how long the heartbeat has been the same
 	isAlive   bool          // this process has seen the heartbeat change
-	sameClock bool          // the instants of the entry are of this process' clock
-	ttlLeft   time.Duration // the time until the entry is dead without another heartbeat
+	sameClock bool          // the instants of the entry are those of this process's clock
+	ttlLeft   time.Duration // the time until the entry is dead unless it writes another heartbeat
 	holdLeft  time.Duration // the rest of the hold
 	isDead    bool
 
@@ -45,60 +44,65 @@ type observedEntry struct {
 	lastRead locks.Instant // when last was read
 }
 
-// observe reads an entry's heartbeat. A heartbeat that cannot be read counts as unchanged.
-func (d *directory) observe(m *member, listing bool) (*observedEntry, error) {
-	d.store.at("observe")
+// notForListing is the argument of observe for a step that may make a version.
+const notForListing = false
+
+// observe reads an entry's heartbeat. A heartbeat that cannot be read counts as unchanged. For a listing,
+// an entry that is being given up counts as live until a version says that it has left (see record.go).
+func (d *directory) observe(m *member, forListing bool) (*observedEntry, error) {
+	d.store.hook("observe")
 	now := d.store.clock()
-	p, rec, err := d.readRecord(m.record())
+	beat, rec, err := d.readRecord(m.record())
 	if err != nil {
 		return nil, err
 	}
 	// The owner relies on the TTL of its record. If somebody has changed the record or the line, only the
 	// longer of the two TTLs is surely over when the owner has stopped.
 	m.ttl = cmp.Or(max(m.ttl, rec.TTL), lease.DefaultTTL)
-	last := d.compare(m, p, now)
-	if p.leaves() && listing && !d.store.gone(&rec) {
-		p.phase = phaseAccepted
+	last := d.noteObservation(m, beat, now)
+	if beat.leaves() && forListing && !d.store.hasEnded(&rec) {
+		beat.phase = phaseAccepted
 	}
 	o := &observedEntry{
-		member: m, record: rec, phase: p.phase, unchanged: max(now.Sub(last.Since), 0), isAlive: last.changes > 1,
-		sameClock: d.store.isSameClock(&rec), last: p, lastRead: now,
+		member: m, record: rec, phase: beat.phase, unchanged: max(now.Sub(last.Since), 0), isAlive: last.changes > 1,
+		sameClock: d.store.isSameClock(&rec), last: beat, lastRead: now,
 	}
-	if m.State != queue.Ended && !p.leaves() {
+	if m.State != queue.Ended && !beat.leaves() {
 		o.ttlLeft = max(m.ttl-o.unchanged, 0)
 	}
 	if o.sameClock {
-		o.ttlLeft = min(o.ttlLeft, max(p.sent.Add(m.ttl).Sub(now), 0))
+		o.ttlLeft = min(o.ttlLeft, max(beat.sent.Add(m.ttl).Sub(now), 0))
 	}
 	o.holdLeft = o.heldFor(now)
 	o.isDead = o.ttlLeft == 0 && o.holdLeft == 0
-	// A waiter is dead as soon as its process is gone. An entry that runs a command may outlive its
-	// golock: then only time tells. So the record is read again, because the process may have begun to
-	// run a command just before its end.
-	if p.phase == phaseJoined && m.State != queue.Ended && d.store.gone(&rec) {
+	// A waiter is dead as soon as its process has ended. The command of an entry may outlive its golock:
+	// then only the TTL tells. So observe reads the record again, because the process may have started a
+	// command just before it ended.
+	if beat.phase == phaseJoined && m.State != queue.Ended && d.store.hasEnded(&rec) {
 		again, _, err := d.readRecord(m.record())
-		o.isDead = o.isDead || (err == nil && again == p)
+		o.isDead = o.isDead || (err == nil && again == beat)
 	}
 	return o, nil
 }
 
-// compare notes an entry's heartbeat, and returns since when it has been the same.
-func (d *directory) compare(m *member, p heartbeat, now locks.Instant) observation {
+// noteObservation notes an entry's heartbeat, and returns since when the heartbeat has been the same.
+func (d *directory) noteObservation(m *member, beat heartbeat, now locks.Instant) observation {
 	all := d.observed
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.byRecord == nil {
 		d.readNotes(now)
 	}
+	isMissing := beat == heartbeat{}
 	text := ""
-	if p != (heartbeat{}) {
-		text = p.String()
+	if !isMissing {
+		text = beat.String()
 	}
-	if m.State == queue.Ended { // the end counts as a change: the rest of the hold is counted from it
+	if m.State == queue.Ended { // the end counts as a change: the rest of the hold counts from it
 		text = "E" + text
 	}
 	last, isKnown := all.byRecord[m.record()]
-	if !isKnown || (p != (heartbeat{}) && last.Heartbeat != text) {
+	if !isKnown || (!isMissing && last.Heartbeat != text) {
 		last = observation{Heartbeat: text, Since: d.store.clock(), changes: last.changes + 1}
 		all.byRecord[m.record()] = last
 		all.isNew = true
@@ -106,8 +110,8 @@ func (d *directory) compare(m *member, p heartbeat, now locks.Instant) observati
 	return last
 }
 
-// heldFor returns the rest of an entry's hold. On the clock that has timed the grant it is exact. On
-// another clock it counts from the last change of the entry.
+// heldFor returns the rest of an entry's hold. On the owner's clock it is exact. On another clock the hold
+// counts from the last change of the entry that this process has seen.
 func (o *observedEntry) heldFor(now locks.Instant) time.Duration {
 	m := o.member
 	switch {

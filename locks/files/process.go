@@ -29,7 +29,7 @@ func thisProcess() process {
 	return o
 }
 
-// clockName names the clock of locks.BootTime: that of one boot in one time namespace
+// clockName names the clock of locks.BootTime: each boot and each time namespace has another one
 // (time_namespaces(7)). Instants of two clocks must not be compared. A later namespace may have the
 // same number, so the name contains how far the clock is ahead. It is "" if that, or the boot, is not
 // known.
@@ -45,12 +45,13 @@ func (o process) clockName() string {
 	return name
 }
 
-// gone reports that the process of the record has ended. It is false if the process may be of
-// another boot or PID namespace than this one, or /proc does not show this one. The start of a
-// process is a moment on the clock of who reads it.
-func (s *Store) gone(r *record) bool {
+// hasEnded reports whether the process of a record has ended. In doubt it reports false: the process may
+// be of another boot or PID namespace than this one, or /proc does not show this one. The start of a
+// process can be compared only on the clock on which it was read.
+func (s *Store) hasEnded(r *record) bool {
 	o, self := r.Process, s.self()
-	if o.Boot == "" || o.PIDNS == "" || o.Start == "" || self.Start == "" || o.PID <= 0 || o.Boot != self.Boot || o.PIDNS != self.PIDNS {
+	isKnown := o.Boot != "" && o.PIDNS != "" && o.Start != "" && o.PID > 0 && self.Start != ""
+	if !isKnown || o.Boot != self.Boot || o.PIDNS != self.PIDNS {
 		return false
 	}
 	// /proc may hide the processes of others (hidepid=); kill(2) does not.

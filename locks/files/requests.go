@@ -11,37 +11,42 @@ import (
 	"golock/locks/queue"
 )
 
-// A newcomer that loses a commit puts its request beside the versions. The next process
-// that makes a version lets it into the queue. So a burst needs few versions, and nobody
-// retries for long.
+// If a newcomer loses a commit to another process, it puts a request file beside the versions. The next
+// process that makes a version lets the newcomer into the queue. So a burst of newcomers needs few
+// versions, and none of them retries for long.
 
-const requestPrefix = "join." // and the name of the record
+// requestPrefix begins the name of a request file. The name of the record follows.
+const requestPrefix = "join."
 
-// Bounds for what others may have put there.
+// These constants limit what golock takes from requests, which others may have written.
 const (
-	maxRequest  = 4 << 10 // bytes of a request: a line for a waiter
-	maxRequests = 1000    // which a version lets in
+	maxRequest  = 4 << 10 // bytes of a request: a state with one waiter
+	maxRequests = 1000    // requests that one version admits
 )
 
-// canBeRequested reports whether others can answer the question: the entry needs to know
-// no more than that it waits or holds.
+// canBeRequested reports whether another process can make this join: a newcomer may wait in any queue,
+// and replaces nobody.
 func (p *step) canBeRequested() bool {
 	q := &p.question
-	return q.Step == queue.Join && p.member.Claim.Ticket == 0 && !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0 &&
-		q.Entry.Replace == locks.ReplaceNone
+	isNewcomer := q.Step == queue.Join && p.member.Claim.Ticket == 0
+	mayAlwaysWait := !q.NoWait && q.MaxQueue == nil && len(q.Within) == 0
+	return isNewcomer && mayAlwaysWait && q.Entry.Replace == locks.ReplaceNone
 }
 
-// putRequest puts the request where others find it. If that fails, the entry goes on alone.
+// putRequest makes the request file. If that fails, the entry goes on without one.
 func (e *entry) putRequest() {
-	if e.requested || e.create() != nil {
+	if e.requested {
+		return
+	}
+	if err := e.create(); err != nil {
 		return
 	}
 	e.requested = true
-	e.store.at("request")
+	e.store.hook("request")
 	_ = e.dir.makeFile(requestPrefix+e.member.record(), (&state{entries: []member{e.member}}).text())
 }
 
-// removeRequest removes the request before the entry uses its place: nobody must let it in a
+// removeRequest removes the request file before the entry uses its place: no process may admit it a
 // second time.
 func (e *entry) removeRequest() error {
 	if !e.requested {
@@ -52,9 +57,9 @@ func (e *entry) removeRequest() error {
 	return err
 }
 
-// admitRequests makes the join of each entry that has put a request into the directory. The order does
-// not matter, because none of them has a place yet. A request that cannot be answered stays: the step
-// must not fail because of it.
+// admitRequests makes the join of each entry that has put a request into the directory. It does so in any
+// order, because none of them has a place yet. If it cannot admit a request, the request stays, and the
+// step does not fail.
 func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state, error) {
 	for _, name := range p.requests(l) {
 		record := strings.TrimPrefix(name, requestPrefix)
@@ -67,25 +72,26 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 			continue
 		}
 		m := request.entries[0]
-		if m.flaw != nil || m.record() != record || s.find(m.ID) != nil || !m.isRequest() {
+		isValid := m.flaw == nil && m.record() == record && m.isRequest()
+		if !isValid || s.find(m.ID) != nil {
 			continue
 		}
-		seen, err := p.observe(&m, false)
+		observed, err := p.observe(&m, notForListing)
 		if err != nil {
 			continue // the owner of the request joins by itself
 		}
-		if seen.isDead || seen.phase == 0 { // an entry that has left has no record
+		if observed.isDead || observed.phase == 0 { // an entry that has left has no record
 			_ = unlinkAt(h.fd, name)
 			continue
 		}
 		if !h.sameOwner(name, recordsDir+"/"+record) {
 			continue
 		}
-		r.observed[m.ID] = seen
+		r.observed[m.ID] = observed
 		q := &step{directory: p.directory, member: m, question: queue.Question{Step: queue.Join, Entry: m.Entry}}
 		next, _, err := q.answer(s, &result{observed: r.observed, removed: r.removed})
 		if len(locks.AsInvalid(err)) > 0 {
-			return s, nil // nobody joins a queue with invalid entries
+			return s, nil // no entry joins a queue with invalid entries
 		}
 		if err != nil {
 			return nil, err
@@ -114,14 +120,17 @@ func (p *step) requests(l listing) (names []string) {
 // isRequest reports whether putRequest can have written a member.
 func (m *member) isRequest() bool {
 	c := m.Claim
-	return c.Ticket == 0 && (c.Max == 0 || c.Weight <= c.Max) && reflect.DeepEqual(*m, member{
+	if c.Ticket != 0 || (c.Max != 0 && c.Weight > c.Max) {
+		return false
+	}
+	return reflect.DeepEqual(*m, member{
 		Entry: queue.Entry{ID: m.ID, State: queue.Waiting, Claim: c, Reachable: true}, life: m.life, ttl: m.ttl, hold: m.hold, extra: m.extra,
 	})
 }
 
 // sameOwner reports whether two files belong to the same user.
 func (h *handle) sameOwner(name, other string) bool {
-	a, err := stat(h.fd, name, unix.AT_SYMLINK_NOFOLLOW)
-	b, err2 := stat(h.fd, other, unix.AT_SYMLINK_NOFOLLOW)
-	return err == nil && err2 == nil && a.Uid == b.Uid
+	a, errA := stat(h.fd, name, unix.AT_SYMLINK_NOFOLLOW)
+	b, errB := stat(h.fd, other, unix.AT_SYMLINK_NOFOLLOW)
+	return errA == nil && errB == nil && a.Uid == b.Uid
 }

@@ -26,18 +26,18 @@ type state struct {
 
 // member is an entry as a state has it. The fields that no decision needs are in the entry's record.
 type member struct {
-	queue.Entry // a Tombstone stands for an evicted waiter that does not know yet; no entry is Offered
+	queue.Entry // a Tombstone stands for an evicted waiter that has not noticed yet; no entry is Offered
 
-	life int64 // the number in the name of its record file, ID-life; it grows each time the entry rejoins
+	life int64 // the number in the name of the record file, ID-life; it grows each time the entry rejoins
 	ttl  time.Duration
 
 	hold    time.Duration // how long the slots stay taken after the grant
 	granted locks.Instant // the moment of the grant on the owner's clock; 0 if it is not known yet
-	rest    time.Duration // Ended: the rest of the hold when the holder left
+	rest    time.Duration // in the state Ended: the rest of the hold when the holder left
 	extra   string        // words that a later version of golock has added to the line
 
-	flaw error  // why golock cannot have written the line; nil if it can
-	line string // the line, if it has a flaw; it is kept until the entry is evicted or its time is over
+	flaw error  // why golock cannot have written the line; nil if golock can have written it
+	line string // the line, if it has a flaw; the state keeps it until the entry is evicted or dead
 }
 
 // hasSlots reports whether the slots of the entry are taken.
@@ -69,12 +69,13 @@ func (s *state) text() []byte {
 
 var errDamaged = errors.New("is not what golock has written")
 
-// maxMembers is the largest number of entries in a state that golock reads; 10,000 always work. A text
+// maxMembers is the largest number of entries in a state that golock reads; 10,000 entries always work. A text
 // of maxState bytes could have millions of lines, and each entry takes more memory than its line.
 const maxMembers = 20_000
 
 func parseState(text []byte) (*state, error) {
-	if n := bytes.Count(text, []byte("\n")) - 1; n > maxMembers {
+	n := bytes.Count(text, []byte("\n")) - 1
+	if n > maxMembers {
 		return nil, fmt.Errorf("%d entries, and golock reads %d: %w", n, maxMembers, errDamaged)
 	}
 	lines := strings.Split(string(text), "\n")
@@ -100,9 +101,9 @@ func parseState(text []byte) (*state, error) {
 	return s, nil
 }
 
-// flawed returns an entry for a line that golock cannot have written. It counts as a holder, with the
-// times that can be read in the line, which observe compares with the entry's record: a flaw in one
-// word must not end the lease or the hold of an owner that goes on.
+// flawed returns an entry for a line that golock cannot have written. The entry counts as a holder. It has
+// the times that can be read in the line, and observe compares them with the entry's record: a flaw in
+// one word must not end the lease or the hold of an owner that goes on.
 func flawed(m member, line string, err error) member {
 	f := member{
 		Entry: queue.Entry{
@@ -122,19 +123,19 @@ func flawed(m member, line string, err error) member {
 	return f
 }
 
-// invalid returns the entries with a flaw that are not known to be dead.
-func (d *directory) invalid(s *state, isDead map[string]bool) (all []locks.InvalidEntry) {
+// invalid returns the entries with a flaw, except those with an ID in except.
+func (d *directory) invalid(s *state, except map[string]bool) (all []locks.InvalidEntry) {
 	for i := range s.entries {
 		m := &s.entries[i]
-		if m.flaw == nil || isDead[m.ID] {
+		if m.flaw == nil || except[m.ID] {
 			continue
 		}
-		one := locks.InvalidEntry{Name: d.name, ID: m.ID, TTL: cmp.Or(m.ttl, lease.DefaultTTL), Err: m.flaw}
+		e := locks.InvalidEntry{Name: d.name, ID: m.ID, TTL: cmp.Or(m.ttl, lease.DefaultTTL), Err: m.flaw}
 		if !isID(m.ID) {
-			one.ID = m.line
+			e.ID = m.line
 		}
-		one.Ref, _ = locks.ParseRef(d.key.String() + "-" + m.ID)
-		all = append(all, one)
+		e.Ref, _ = locks.ParseRef(d.key.String() + "-" + m.ID)
+		all = append(all, e)
 	}
 	return all
 }
@@ -248,7 +249,7 @@ func (s *state) find(id string) *member {
 }
 
 // has reports whether a record belongs to an entry.
-func (s *state) has(record string) bool {
+func (s *state) hasRecord(record string) bool {
 	id, _, _ := strings.Cut(record, "-")
 	m := s.find(id)
 	return m != nil && m.record() == record
@@ -267,7 +268,7 @@ func (s *state) records() map[string]bool {
 // gets another file: somebody may be removing the old one.
 func (m *member) record() string { return m.ID + "-" + strconv.FormatInt(m.life, 10) }
 
-// inOrder compares waiters by their places.
-func inOrder(a, b *member) int {
+// compareByPlace compares waiters by their places.
+func compareByPlace(a, b *member) int {
 	return cmp.Or(a.Claim.Compare(b.Claim), cmp.Compare(a.ID, b.ID))
 }

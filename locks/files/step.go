@@ -18,56 +18,57 @@ import (
 // step is a question about an entry, to be decided and committed as a version.
 type step struct {
 	*directory
-	question queue.Question // without a Step, the state is only read
-	member   member         // the entry, as a newcomer asks to be
-	entry    *entry         // the entry that asks; nil if none does
+	question queue.Question // if it has no Step, the step only reads the state
+	member   member         // what the entry asks for, with its ticket and life if it has them
+	entry    *entry         // the entry of this process that asks; nil if none does, as for a listing or another process's request
 
-	mustExist   bool // the entry was in the queue: if it is not any more, nothing is done
-	isList      bool // no version is made, and what is read is of one moment
-	force       bool // a version is made even if nothing changes
-	skipWaiters bool // waiters are observed only if the step does more than queue
+	mustExist   bool // the entry was in the queue: if it is not any more, the answer is Gone
+	isList      bool // the step makes no version, and all that it reads is of one moment
+	force       bool // the step makes a version even if nothing changes
+	skipWaiters bool // the step observes waiters only if it does more than queue
 
-	keep func(o *observedEntry) bool // which dead entries stay; nil if none does
+	keep func(o *observedEntry) bool // reports which dead entries stay; nil if none stays
 }
 
 // step returns a step of the entry.
-func (e *entry) step(how queue.Step) *step {
-	return &step{directory: e.dir, member: e.member, entry: e, question: queue.Question{Step: how, Entry: e.member.Entry}}
+func (e *entry) step(kind queue.Step) *step {
+	return &step{directory: e.dir, member: e.member, entry: e, question: queue.Question{Step: kind, Entry: e.member.Entry}}
 }
 
-// result is what a step came to.
+// result is the decision of a step and its effect.
 type result struct {
 	queue.Decision
-	view    queue.View
-	state   *state // the state after the step
-	version int64
-	unsure  bool // an attempt whose result is not known may have done the step
+	view    queue.View // what the decision was made from
+	state   *state     // the state after the step; nil if the step was not done
+	version int64      // the number of the version with that state
+	unsure  bool       // an attempt whose result is not known may have done the step
 
 	observed map[string]*observedEntry // the entries that were observed, by ID
 	dead     map[string]bool           // the IDs of dead entries, which are left out
 	removed  map[string]bool           // the records of entries that have left the state
 }
 
-// The pauses after another process has made the next version first. They grow until all processes that
-// come at once have had their turn: with a long queue or on a busy machine an attempt takes long.
+// A step pauses if another process has made the next version first. The pauses grow until all processes
+// that came at the same time have had their turn. With a long queue, or on a busy machine, an attempt
+// takes long.
 const (
 	shortestPause = 500 * time.Microsecond
 	longestPause  = 64 * time.Millisecond
-	pauseAttempts = 16 // if an attempt takes long, the longest pause is the time of this number of attempts
+	pauseAttempts = 16 // if this number of attempts takes longer than longestPause, their time is the longest pause
 )
 
 // maxStale is the largest number of attempts of a step that may meet a file that another host is just
 // removing.
 const maxStale = 16
 
-// decide repeats attempts until the answer is true: either the next version could be made, or the
-// answer changes nothing and the version that was read is still the latest one.
+// decide repeats attempts until one succeeds: either it has made the next version, or its answer changes
+// nothing and the version that it read is new enough.
 func (p *step) decide(ctx context.Context) (r result, err error) {
 	r.removed = map[string]bool{}
 	pause := shortestPause
 	stale := 0
 	for {
-		begun := time.Now()
+		begin := time.Now()
 		done, err := p.try(&r)
 		if errors.Is(err, unix.ESTALE) && stale < maxStale {
 			stale++
@@ -76,7 +77,7 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 		if err != nil {
 			return r, err
 		}
-		took := time.Since(begun)
+		took := time.Since(begin)
 		if done {
 			break
 		}
@@ -89,20 +90,25 @@ func (p *step) decide(ctx context.Context) (r result, err error) {
 			return r, ctx.Err()
 		}
 	}
-	// An entry that has left a state does not come back with the same record.
-	records := map[string]bool{}
-	if len(r.removed) > 0 {
-		records = r.state.records()
-	}
-	for name := range r.removed {
-		if !records[name] {
-			_ = p.removeRecord(name) // if that fails, a sweep finds it
-		}
-	}
+	p.removeRecords(&r)
 	return r, nil
 }
 
-// try is one attempt.
+// removeRecords removes the records of the entries that have left the state. An entry does not come back
+// with the same record.
+func (p *step) removeRecords(r *result) {
+	if len(r.removed) == 0 {
+		return
+	}
+	inUse := r.state.records()
+	for name := range r.removed {
+		if !inUse[name] {
+			_ = p.removeRecord(name) // if that fails, a sweep finds the record
+		}
+	}
+}
+
+// try makes one attempt. If done is false without an error, the step must be tried again.
 func (p *step) try(r *result) (done bool, err error) {
 	h, err := p.open()
 	if err != nil {
@@ -121,7 +127,8 @@ func (p *step) try(r *result) (done bool, err error) {
 	if p.question.Step != "" {
 		next, changed, err = p.answer(s, r)
 	}
-	if err == nil && p.skipWaiters && (r.Verdict != queue.Queued || len(r.Told)+len(r.removed) > 0) {
+	onlyQueues := r.Verdict == queue.Queued && len(r.Told) == 0 && len(r.removed) == 0
+	if err == nil && p.skipWaiters && !onlyQueues {
 		p.skipWaiters = false
 		next, changed, err = p.answer(s, r)
 	}
@@ -130,12 +137,12 @@ func (p *step) try(r *result) (done bool, err error) {
 	}
 	if p.isList || !changed && !p.force {
 		r.state, r.version = s, l.highest
-		allowed := p.store.kept
+		tooMany := p.store.kept // versions after the one that was read
 		if p.isList {
-			allowed = 1
+			tooMany = 1
 		}
 		since, err := p.madeSince(l.highest)
-		return since >= 0 && since < allowed, err
+		return since >= 0 && since < tooMany, err
 	}
 	next, err = p.admitRequests(h, l, next, r)
 	if err != nil {
@@ -157,7 +164,8 @@ func (p *step) try(r *result) (done bool, err error) {
 	return done, err
 }
 
-// answer makes the next state.
+// answer decides the question in a state, and makes the next state. If the decision changes nothing, next
+// need not be committed.
 func (p *step) answer(s *state, r *result) (next *state, changed bool, err error) {
 	v, err := p.view(s, r)
 	if err != nil {
@@ -176,31 +184,39 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 	return next, changed, nil
 }
 
-// view shows a state to the decision, without the entries that have died.
-func (p *step) view(s *state, r *result) (v queue.View, err error) {
-	// It observes all waiters if their number counts, or if it replaces or sweeps them.
+// mustObserveAll reports whether the step observes all waiters: a listing and a sweep do, a step for which
+// their number counts, and one that may replace them.
+func (p *step) mustObserveAll() bool {
 	q := &p.question
-	needsAll := q.Step == queue.Look || q.MaxQueue != nil || q.Entry.Replace != locks.ReplaceNone && p.member.Claim.Ticket == 0
+	mayReplace := q.Entry.Replace != locks.ReplaceNone && p.member.Claim.Ticket == 0
+	return q.Step == queue.Look || q.MaxQueue != nil || mayReplace
+}
+
+// view returns what the decision sees of a state: all entries that are not dead. It notes in r which
+// entries it has observed, and which are dead.
+func (p *step) view(s *state, r *result) (v queue.View, err error) {
+	needsAll := p.mustObserveAll()
 	r.dead = map[string]bool{}
 	v.Counter = max(s.counter, time.Now().UnixMicro())
 	var holders, others []*member
 	for i := range s.entries {
-		if m := &s.entries[i]; m.hasSlots() {
+		m := &s.entries[i]
+		if m.hasSlots() {
 			holders = append(holders, m)
 		} else {
 			others = append(others, m)
 		}
 	}
-	slices.SortFunc(others, inOrder)
-	placeOfCaller := slices.IndexFunc(others, func(m *member) bool { return m.ID == p.member.ID })
+	slices.SortFunc(others, compareByPlace)
+	indexOfCaller := slices.IndexFunc(others, func(m *member) bool { return m.ID == p.member.ID })
 	for i, m := range append(holders, others...) {
-		place := i - len(holders)
-		isJustBefore := place < placeOfCaller && place >= placeOfCaller-queue.ObservedPlaces
-		isObserved := needsAll || !p.skipWaiters && (place < queue.ObservedPlaces || isJustBefore)
+		index := i - len(holders) // the index in others
+		isJustBefore := index < indexOfCaller && index >= indexOfCaller-queue.ObservedPlaces
+		isSelected := needsAll || !p.skipWaiters && (index < queue.ObservedPlaces || isJustBefore)
 		isCaller := m.ID == p.member.ID
 		// An attached entry belongs to another process, which may be dead.
 		isCallerHere := isCaller && p.entry != nil && !p.entry.attached
-		mustObserve := m.hasSlots() || !isCallerHere && (isCaller || isObserved)
+		mustObserve := m.hasSlots() || !isCallerHere && (isCaller || isSelected)
 		if mustObserve && r.observed[m.ID] == nil {
 			r.observed[m.ID], err = p.observe(m, p.isList)
 			if err != nil {
@@ -208,7 +224,8 @@ func (p *step) view(s *state, r *result) (v queue.View, err error) {
 			}
 		}
 		observed := r.observed[m.ID]
-		if observed != nil && observed.isDead && !isCallerHere && (p.keep == nil || !p.keep(observed)) {
+		isDead := observed != nil && observed.isDead && !isCallerHere
+		if isDead && (p.keep == nil || !p.keep(observed)) {
 			r.dead[m.ID] = true
 			continue
 		}
@@ -234,7 +251,8 @@ func (p *step) view(s *state, r *result) (v queue.View, err error) {
 	return v, nil
 }
 
-// apply makes the state that a decision asks for.
+// apply makes the state that a decision asks for, and notes in r which records it removes. counter is the
+// one of the view: changed reports whether the next state says more than s.
 func (p *step) apply(s *state, counter int64, r *result) (next *state, changed bool) {
 	next = &state{nonce: rand.Uint64(), counter: s.counter, extra: s.extra, entries: make([]member, 0, len(s.entries)+1)}
 	if r.Counter > counter {
@@ -254,7 +272,8 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 		}
 		if m.ID == p.member.ID {
 			n.life = max(m.life, p.member.life)
-			stays = stays && (m.State != queue.Tombstone || !endsItself)
+			hasHeard := m.State == queue.Tombstone && endsItself // the evicted waiter has noticed, so it needs no tombstone
+			stays = stays && !hasHeard
 		}
 		if !stays || n.life != m.life {
 			r.removed[m.record()] = true
@@ -264,7 +283,8 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 			next.entries = append(next.entries, n)
 		}
 	}
-	if e, ok := put[p.member.ID]; ok && e.State != queue.Tombstone {
+	e, isNew := put[p.member.ID]
+	if isNew && e.State != queue.Tombstone {
 		n, _ := p.changed(p.member, e, r)
 		next.entries = append(next.entries, n)
 		changed = true
@@ -272,7 +292,7 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 	return next, changed
 }
 
-// changed returns an entry after a decision, and whether it stays in the state.
+// changed returns an entry as a decision has changed it, and whether it stays in the state.
 func (p *step) changed(m member, e queue.Entry, r *result) (after member, stays bool) {
 	before, observed := m.State, r.observed[m.ID]
 	e.HoldLeft = 0 // each view finds it anew
@@ -280,7 +300,7 @@ func (p *step) changed(m member, e queue.Entry, r *result) (after member, stays 
 	switch e.State {
 	case queue.Tombstone:
 		m.Claim.Weight = 1                                   // a state has no entry without a weight
-		return m, before == queue.Waiting && e.Evicted != "" // the waiter must hear who has evicted it
+		return m, before == queue.Waiting && e.Evicted != "" // an evicted waiter has to find out who has evicted it
 	case queue.Ended:
 		if observed != nil && before == queue.Holding {
 			m.rest = observed.holdLeft

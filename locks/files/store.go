@@ -2,22 +2,23 @@
 // whose kernel locks are missing or not trusted. It needs only that making, renaming and
 // removing a name is atomic there, as on NFS, SMB and every local file system.
 //
-// The state of a name is one file, v1, v2, v3 ..., written whole under another name and
-// committed by taking the next number, which only one process can. The highest number is
-// the truth: a step reads it, decides (package queue), and commits the next one. Whoever
-// releases grants to the next waiter in the same version; a waiter polls for new
-// versions. A process that was held up may make an old number anew after it was removed.
-// Old versions are removed when many have followed. So a commit, or a version that was read,
-// counts only if few have been made since.
+// The state of a name is one file, its version: v1, v2, v3 ... A process writes it under another
+// name, and commits it by giving it the next number, which only one process can do. The highest
+// number counts. A step reads that version, decides (package queue), and commits the next one. The
+// step of a release grants the slot to the next waiter; a waiter polls for new versions.
 //
-// Each renewal rewrites a counter in the owner's record. An entry is dead when its record
-// has not changed for the entry's TTL, on the clock of the process that looks; the
-// owner's time begins before and ends earlier, and an owner that was too late gives up by
-// itself. An entry of this host is dead, too, when its process ended before it knew of a
-// grant. Clocks of two hosts are never compared.
+// Old versions are removed when many have followed. A process that was stopped for long may then make
+// an old number anew. So a commit, or a version that was read, counts only if few versions have been
+// made since.
 //
-// It cannot promise more than the file system: one that shows a host an old directory
-// after that host has opened it anew can let two run.
+// Each renewal rewrites a counter in the owner's record. An entry is dead when its record has not
+// changed for the entry's TTL, on the clock of the process that reads it. The owner counts its TTL
+// from before it writes the record, so its time ends earlier, and an owner that was too late gives up.
+// An entry of this host is also dead when its process has ended before it noticed a grant. Clocks of
+// two hosts are never compared.
+//
+// The store cannot promise more than the file system: if that shows a host an old directory after the
+// host has opened it anew, two may run.
 package files
 
 import (
@@ -36,13 +37,13 @@ type Store struct {
 	lease.Engine
 	scheme    string
 	dir       string
-	make      func(h *handle, n int64, s *state) error
-	kept      int64 // versions
-	clock     locks.Clock
-	clockName func() string     // of that clock
-	self      func() process    // this process
-	observed  sync.Map          // by key: the *observations of a directory
-	at        func(step string) // called before the steps of the protocol, for tests
+	make      func(h *handle, n int64, s *state) error // the function makeVersion; tests use another one
+	kept      int64                                    // the constant kept; tests use another number
+	clock     locks.Clock                              // the clock of all instants
+	clockName func() string                            // the name of clock
+	self      func() process                           // this process
+	observed  sync.Map                                 // by key: the *observations of a directory
+	hook      func(step string)                        // tests use it; it is called before each part of a step
 }
 
 var _ locks.Store = (*Store)(nil)
@@ -51,7 +52,7 @@ var _ locks.Store = (*Store)(nil)
 func New(scheme, dir string) *Store {
 	s := &Store{
 		scheme: scheme, dir: dir, make: makeVersion, kept: kept, clock: locks.BootTime,
-		self: sync.OnceValue(thisProcess), at: func(string) {},
+		self: sync.OnceValue(thisProcess), hook: func(string) {},
 	}
 	s.clockName = sync.OnceValue(func() string { return s.self().clockName() })
 	s.Engine = lease.NewEngine((&url.URL{Scheme: scheme, Path: dir}).String(), s.newEntry, s.attachedEntry)

@@ -14,24 +14,24 @@ import (
 	"golock/locks/queue"
 )
 
-// sweepPause is how long a sweep waits until it looks again.
+// sweepPause is the least time between two rounds of a sweep.
 const sweepPause = 100 * time.Millisecond
 
-// sweepShare limits the work: a sweep pauses for this multiple of the time that it has looked.
+// sweepShare limits the load: the pause after a round is at least this multiple of the time of the round.
 const sweepShare = 3
 
-// sweepLimit bounds a sweep. What it has seen is noted: a later one knows since when a heartbeat has
-// not changed.
+// sweepLimit limits the time of a sweep. It leaves notes, so a later sweep knows since when a heartbeat
+// has not changed.
 const sweepLimit = 2 * lease.DefaultTTL
 
-// Sweep implements locks.Queue. It takes as long as the longest TTL of the entries
-// whose heartbeat does not change, but not longer than sweepLimit: only that tells the dead from the
-// living. What cannot be read or removed hides nothing else.
+// Sweep implements locks.Queue. It works in rounds until it knows of each entry whether it is dead: that
+// takes as long as the longest TTL of the entries whose heartbeat does not change, but not longer than
+// sweepLimit. If it cannot read or remove something, it goes on with the rest.
 func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error) {
 	directories, unread := lease.Await(ctx, func() ([]*directory, error) { return s.directories(name) })
-	began := s.clock()
-	end := began.Add(sweepLimit)
-	times := map[*directory]time.Time{} // by the clock of the file system
+	begin := s.clock()
+	end := begin.Add(sweepLimit)
+	times := map[*directory]time.Time{} // when the sweep began, on the clock of the file system
 	if olderThan > 0 {
 		var denied error
 		times, denied = s.fileTimes(ctx, directories)
@@ -39,11 +39,13 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		directories = slices.DeleteFunc(directories, func(d *directory) bool { return times[d].IsZero() })
 	}
 	for {
-		round := s.clock()
-		unknown, failed, states := 0, map[string]error{}, map[*directory]*state{}
+		roundBegin := s.clock()
+		unknown := 0
+		failed := map[string]error{}
+		states := map[*directory]*state{}
 		for _, d := range directories {
 			isYoung := func(o *observedEntry) bool {
-				return olderThan > 0 && d.unusedFor(o.member, times[d].Add(s.clock().Sub(began))) < olderThan
+				return olderThan > 0 && d.unusedFor(o.member, times[d].Add(s.clock().Sub(begin))) < olderThan
 			}
 			r, err := lease.Await(ctx, func() (swept, error) { return d.sweep(ctx, end, isYoung) })
 			removed += r.removed
@@ -55,7 +57,7 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		}
 		isOver := unknown == 0 || s.clock() >= end
 		if !isOver {
-			pause := max(sweepPause, sweepShare*s.clock().Sub(round))
+			pause := max(sweepPause, sweepShare*s.clock().Sub(roundBegin))
 			lease.Pause(ctx, min(pause, end.Sub(s.clock())))
 		}
 		if isOver || ctx.Err() != nil {
@@ -69,8 +71,9 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 	}
 }
 
-// fileTimes gives the time of the file system of each directory. Errors are of those where golock
-// cannot write: nobody knows the age of what they contain.
+// fileTimes returns the time on the clock of the file system for each directory. A directory in which
+// golock cannot write is missing in the result, and its error is joined: the age of its entries cannot be
+// known.
 func (s *Store) fileTimes(ctx context.Context, directories []*directory) (map[*directory]time.Time, error) {
 	times := map[*directory]time.Time{}
 	var failed []error
@@ -85,36 +88,39 @@ func (s *Store) fileTimes(ctx context.Context, directories []*directory) (map[*d
 	return times, locks.JoinSome(failed)
 }
 
-// swept is what one round has found in a directory.
+// swept is the result of one round in a directory.
 type swept struct {
 	removed int
 	unknown int // entries that may be alive or dead
 	state   *state
 }
 
-// sweep removes the dead, also the records that are in no state: those of killed processes. Others
-// may have made any number of records: after end it leaves the rest.
+// sweep removes dead entries, and the records of dead entries that are in no state: killed processes
+// leave them. Others may have made any number of records, so sweep leaves the rest after end. It keeps
+// entries that isYoung accepts.
 func (d *directory) sweep(ctx context.Context, end locks.Instant, isYoung func(*observedEntry) bool) (s swept, err error) {
-	records, err := readNames(d.path + "/" + recordsDir) // before the state
+	records, err := readNames(d.path + "/" + recordsDir) // before the state: a later record may be that of a newcomer
 	var r result
 	if err == nil {
 		r, err = (&step{directory: d, question: queue.Question{Step: queue.Look}, keep: isYoung}).decide(ctx)
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errRemoved) {
 		return s, nil
-	} else if err != nil {
+	}
+	if err != nil {
 		return s, err
 	}
 	s.removed = len(r.removed)
 	s.state = r.state
 	failed := []error{lease.Invalid(d.invalid(r.state, r.dead))}
-	note := func(o *observedEntry) {
-		if !o.isDead && o.holdLeft == 0 && !o.isAlive && !isYoung(o) {
+	countUnknown := func(o *observedEntry) {
+		isKnown := o.isDead || o.isAlive || o.holdLeft > 0
+		if !isKnown && !isYoung(o) {
 			s.unknown++
 		}
 	}
 	for _, o := range r.observed {
-		note(o)
+		countUnknown(o)
 	}
 	inState := r.state.records()
 	for _, name := range records {
@@ -127,9 +133,10 @@ func (d *directory) sweep(ctx context.Context, end locks.Instant, isYoung func(*
 		if err != nil || !isID(id) || m.record() != name || inState[name] {
 			continue
 		}
-		o, err := d.observe(m, false)
+		o, err := d.observe(m, notForListing)
 		if err == nil && o.isDead && !isYoung(o) {
-			if err = d.removeRecord(name); err == nil {
+			err = d.removeRecord(name)
+			if err == nil {
 				s.removed++
 			}
 		}
@@ -137,7 +144,7 @@ func (d *directory) sweep(ctx context.Context, end locks.Instant, isYoung func(*
 			failed = append(failed, err)
 			continue
 		}
-		note(o)
+		countUnknown(o)
 	}
 	return s, locks.JoinSome(failed)
 }

@@ -26,7 +26,7 @@ const (
 	// must agree on this number.
 	kept = 64
 
-	// pruneParts is how often old versions are removed while kept new ones are made.
+	// pruneParts is how many times old versions are removed in the time in which kept new ones are made.
 	pruneParts = 8
 )
 
@@ -34,18 +34,20 @@ func versionName(n int64) string { return versionPrefix + strconv.FormatInt(n, 1
 
 func tempName(n int64) string { return fmt.Sprintf("%s%d.%x", tempPrefix, n, rand.Uint64()) }
 
-// versionOf reads a version's name, or the version that a temporary name contains.
-func versionOf(name, prefix string) (int64, bool) {
-	text, ok := strings.CutPrefix(name, prefix)
+// versionOf reads the number in the name of a version, or in a temporary name. prefix says which of the
+// two it expects.
+func versionOf(name, prefix string) (n int64, isOne bool) {
+	text, hasPrefix := strings.CutPrefix(name, prefix)
 	if prefix == tempPrefix {
 		text, _, _ = strings.Cut(text, ".")
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	return n, ok && err == nil && n > 0 && n < 1<<62 && strconv.FormatInt(n, 10) == text
+	isNumber := err == nil && n > 0 && n < 1<<62 && strconv.FormatInt(n, 10) == text // no sign, no leading zeros
+	return n, hasPrefix && isNumber
 }
 
-// handle is a name's directory, opened for one attempt: reads and writes go to the same
-// directory, even if somebody puts another one in its place.
+// handle is the directory of a name, opened for one attempt. So all reads and writes of the attempt go to
+// the same directory, even if somebody puts another one in its place.
 type handle struct {
 	*directory
 	fd int
@@ -54,25 +56,28 @@ type handle struct {
 func (d *directory) open() (*handle, error) {
 	fd, err := openAt(unix.AT_FDCWD, d.path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return nil, d.vanished(pathError("open", d.path, err))
+		return nil, d.explainMissing(pathError("open", d.path, err))
 	}
 	return &handle{d, fd}, nil
 }
 
 func (h *handle) close() { unix.Close(h.fd) }
 
-func (h *handle) fault(op, name string, err error) error { return pathError(op, h.path+"/"+name, err) }
+func (h *handle) fileError(op, name string, err error) error {
+	return pathError(op, h.path+"/"+name, err)
+}
 
 // listing is the content of a name's directory.
 type listing struct {
 	names   []string
-	highest int64 // version
+	highest int64 // the number of the highest version
 }
 
 func (h *handle) list() (l listing, err error) {
-	h.store.at("list")
-	if l.names, err = namesIn(h.fd); err != nil {
-		return l, h.fault("read", "", err)
+	h.store.hook("list")
+	l.names, err = namesIn(h.fd)
+	if err != nil {
+		return l, h.fileError("read", "", err)
 	}
 	for _, name := range l.names {
 		if n, ok := versionOf(name, versionPrefix); ok {
@@ -80,7 +85,7 @@ func (h *handle) list() (l listing, err error) {
 		}
 	}
 	if l.highest == 0 {
-		return l, h.vanished(h.fault("", versionPrefix, unix.ENOENT))
+		return l, h.explainMissing(h.fileError("", versionPrefix, unix.ENOENT))
 	}
 	return l, nil
 }
@@ -96,10 +101,10 @@ func (d *directory) madeSince(n int64) (int64, error) {
 	return l.highest - n, err
 }
 
-// readVersion returns the text of a version, made by any of the primitives. It returns ENOENT if the
-// version has been removed.
+// readVersion returns the text of a version, whichever primitive has made it: mkdir makes a directory,
+// symlink a symbolic link. It returns ENOENT if the version has been removed.
 func (h *handle) readVersion(n int64) ([]byte, error) {
-	h.store.at("read")
+	h.store.hook("read")
 	name := versionName(n)
 	text, err := readAt(h.fd, name, maxState)
 	switch err {
@@ -110,7 +115,8 @@ func (h *handle) readVersion(n int64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if of, ok := versionOf(target, tempPrefix); !ok || of != n || strings.Contains(target, "/") {
+		number, isTemp := versionOf(target, tempPrefix)
+		if !isTemp || number != n || strings.Contains(target, "/") {
 			return nil, errForeign
 		}
 		return readAt(h.fd, target, maxState)
@@ -118,7 +124,7 @@ func (h *handle) readVersion(n int64) ([]byte, error) {
 	return text, err
 }
 
-// current reads the highest version. There is no state if it was removed meanwhile.
+// current reads the highest version. The state is nil if that version was removed meanwhile.
 func (h *handle) current() (s *state, l listing, err error) {
 	l, err = h.list()
 	if err != nil {
@@ -129,14 +135,14 @@ func (h *handle) current() (s *state, l listing, err error) {
 	switch err {
 	case nil:
 		s, err = parseState(text)
-	case unix.ENOENT: // a later version has replaced it, or the listing names what cannot be read
-		latest, failed := h.list()
-		if failed != nil || latest.highest > l.highest {
-			return nil, l, failed
+	case unix.ENOENT: // a later version has replaced it, or the listing shows a file that does not exist
+		latest, listErr := h.list()
+		if listErr != nil || latest.highest > l.highest {
+			return nil, l, listErr
 		}
-	case errForeign:
+	case errForeign: // reported as damaged below
 	default:
-		return nil, l, h.fault("read", name, err)
+		return nil, l, h.fileError("read", name, err)
 	}
 	if err != nil {
 		return nil, l, h.damaged(name, err)
@@ -147,36 +153,36 @@ func (h *handle) current() (s *state, l listing, err error) {
 // errTaken says that a version exists already.
 var errTaken = errors.New("the version exists")
 
-// commit makes the version after base. A writer that was stopped for long could make a version whose
+// commit makes the version after base. A process that was stopped for long could make a version whose
 // number was removed already, and base could be such a version too. So a commit counts only if there
-// are so few later versions that neither number can have been removed. Otherwise the step may or may not
-// have been done, and is repeated. After errTaken it was not done.
+// are so few later versions that neither number can have been removed. Otherwise done is false: the step
+// may have been done, and is repeated. After errTaken it was not done.
 func (h *handle) commit(base int64, next *state) (done bool, err error) {
 	n := base + 1
-	h.store.at("write")
+	h.store.hook("write")
 	switch err := h.store.make(h, n, next); err {
 	case nil:
-	case unix.ENOENT: // NFS repeated a request, or the temporary name was removed
+	case unix.ENOENT: // an NFS client repeated a rename, or the temporary file was removed
 		return false, nil
 	case errTaken:
 		return false, err
 	default:
-		return false, h.fault(h.store.scheme, versionName(n), err)
+		return false, h.fileError(h.store.scheme, versionName(n), err)
 	}
 	l, err := h.list()
 	if err != nil || l.highest-base >= h.store.kept {
 		return false, err
 	}
 	if l.highest == n && n%max(h.store.kept/pruneParts, 1) == 0 {
-		h.store.at("prune")
+		h.store.hook("prune")
 		h.prune(l, len(next.entries) == 0)
 	}
 	return true, nil
 }
 
-// prune removes old versions, the oldest first, with their temporary files. If the queue is empty, it
-// removes the notes about entries too.
-func (h *handle) prune(l listing, empty bool) {
+// prune removes old versions, the oldest first, and the temporary files of these versions. If the queue
+// is empty, it removes the notes about entries too.
+func (h *handle) prune(l listing, isEmpty bool) {
 	madeFor := func(name string) int64 {
 		n, ok := versionOf(name, versionPrefix)
 		if !ok {
@@ -190,28 +196,31 @@ func (h *handle) prune(l listing, empty bool) {
 		switch {
 		case n > 0 && n <= l.highest-h.store.kept:
 			h.remove(name)
-		case n == 0 && empty && strings.HasPrefix(name, seenPrefix):
+		case n == 0 && isEmpty && strings.HasPrefix(name, seenPrefix):
 			_ = unlinkAt(h.fd, name)
 		}
 	}
 }
 
-// remove removes a version that any of the primitives has made, because stores with different primitives
-// may use one directory. It ignores errors.
+// remove removes a version, whichever primitive has made it: stores with different primitives may use one
+// directory. It ignores errors.
 func (h *handle) remove(name string) {
-	if err := unlinkAt(h.fd, name); err != unix.EISDIR && err != unix.EPERM {
+	err := unlinkAt(h.fd, name)
+	isDirectory := err == unix.EISDIR || err == unix.EPERM
+	if !isDirectory {
 		return
 	}
-	if dir, err := openAt(h.fd, name, unix.O_RDONLY|unix.O_DIRECTORY); err == nil { // follows no link
+	dir, err := openAt(h.fd, name, unix.O_RDONLY|unix.O_DIRECTORY) // follows no link
+	if err == nil {
 		_ = unlinkAt(dir, stateFile)
 		unix.Close(dir)
 	}
 	_ = unix.Unlinkat(h.fd, name, unix.AT_REMOVEDIR)
 }
 
-// makeVersion makes version n under a temporary name and gives it its own by the store's
-// primitive. That fails with errTaken if the name exists. Renaming a directory fails if
-// the target is a directory that is not empty.
+// makeVersion makes version n under a temporary name, and gives it its final name by the store's
+// primitive. It fails with errTaken if the final name exists: rename(2) of a directory fails if the target
+// is a directory with files.
 func makeVersion(h *handle, n int64, s *state) error {
 	scheme, temp, name := h.store.scheme, tempName(n), versionName(n)
 	file := temp
@@ -224,7 +233,7 @@ func makeVersion(h *handle, n int64, s *state) error {
 		err = createAt(h.fd, file, st.Mode, s.text())
 	}
 	if err == nil {
-		h.store.at("commit")
+		h.store.hook("commit")
 		err = eintr.Repeat(func() error {
 			switch scheme {
 			case "mkdir":
@@ -235,8 +244,8 @@ func makeVersion(h *handle, n int64, s *state) error {
 			return unix.Linkat(h.fd, temp, h.fd, name, 0)
 		})
 	}
-	if err == unix.EEXIST && h.isMadeOf(name, temp) {
-		err = nil // NFS repeated the request, and met its own link
+	if err == unix.EEXIST && h.isLinkTo(name, temp) {
+		err = nil // an NFS client repeated the request, and the first one had made the link
 	}
 	if err != nil || scheme == "excl" {
 		h.remove(temp)
@@ -248,8 +257,8 @@ func makeVersion(h *handle, n int64, s *state) error {
 	return err
 }
 
-// isMadeOf reports whether a version is a symbolic or a hard link to a temporary file.
-func (h *handle) isMadeOf(name, temp string) bool {
+// isLinkTo reports whether a version is a symbolic or a hard link to a temporary file.
+func (h *handle) isLinkTo(name, temp string) bool {
 	if target, err := h.readLink(name); err == nil {
 		return target == temp
 	}

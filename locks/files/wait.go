@@ -13,16 +13,18 @@ import (
 	"golock/locks/queue"
 )
 
-// join enters the queue, or looks whether it is the entry's turn.
+// join makes the entry join the queue, or take its slot if it is its turn. An entry that others may have
+// taken for dead rejoins.
 func (e *entry) join(ctx context.Context) (a lease.Answer, err error) {
 	if e.dir.name == "" {
-		if err := e.dir.make(e.request.Name); err != nil {
+		if err := e.dir.findOrBuild(e.request.Name); err != nil {
 			return a, err
 		}
 	}
 	a, err = e.joinOnce(ctx)
 	for err == locks.ErrLost {
-		if err = e.removeRequest(); err != nil {
+		err = e.removeRequest()
+		if err != nil {
 			break
 		}
 		e.created = false
@@ -45,13 +47,14 @@ func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 			return a, err
 		}
 	}
-	p, r, isNew := e.step(queue.Join), e.request, e.member.Claim.Ticket == 0
+	p, r := e.step(queue.Join), e.request
 	p.question.NoWait, p.question.By, p.question.Within = r.NoWait, locks.ReplacedBy(r), queue.Enclosing(r)
-	p.mustExist = e.state != nil && e.state.has(e.member.record())
-	if isNew {
+	p.mustExist = e.state != nil && e.state.hasRecord(e.member.record())
+	isNewcomer := e.member.Claim.Ticket == 0
+	if isNewcomer {
 		p.question.MaxQueue = r.MaxQueue
 	}
-	p.skipWaiters = isNew || now < e.nextObservation
+	p.skipWaiters = isNewcomer || now < e.nextObservation
 	out, err := p.decide(ctx)
 	if err == nil {
 		err = e.removeRequest()
@@ -61,7 +64,8 @@ func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 	}
 	e.state = out.state
 	a, err = e.answer(&out)
-	if next := now.Add(a.Nap.For * 9 / 10); !p.skipWaiters || next < e.nextObservation {
+	next := now.Add(a.Nap.For * 9 / 10) // a little before the next join, so that this join observes the other waiters
+	if !p.skipWaiters || next < e.nextObservation {
 		e.nextObservation = next
 	}
 	return a, err
@@ -69,30 +73,23 @@ func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 
 // answer returns what a decision means for the entry.
 func (e *entry) answer(r *result) (a lease.Answer, err error) {
-	show := func(entries []queue.Entry) (all []locks.Entry) {
-		for _, q := range entries {
-			if observed := r.observed[q.ID]; observed != nil {
-				all = append(all, observed.entry(e.dir))
-			}
-		}
-		return all
-	}
-	// Another process queued its request, and a later version granted it before it knew: it counts as
-	// a run that waited.
-	waited := e.member.Claim.Ticket == 0 && !e.request.NoWait &&
-		r.Verdict == queue.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
+	// Another process may have queued the request of a newcomer, and a later version may have granted it.
+	// Such an entry counts as a run that has waited.
+	isNewcomer := e.member.Claim.Ticket == 0
+	isLaterGrant := r.Verdict == queue.Granted && r.Entry.Fence != r.Entry.Claim.Ticket+1
+	waited := isNewcomer && !e.request.NoWait && isLaterGrant
 	switch {
 	case r.Verdict == queue.Gone && e.store.clock() >= e.term.Load().End(): // the entry was taken for dead
 		return a, locks.ErrLost
-	case r.Verdict == queue.Gone && r.version < e.position.Load().version:
-		return a, e.dir.removed("")
+	case r.Verdict == queue.Gone && r.version < e.latestSeen.Load().number:
+		return a, e.dir.lossError("")
 	case r.Verdict == queue.Granted && !waited:
 		if err := e.writeHeartbeat(phaseAccepted); err != nil {
 			return a, err
 		}
-		e.notePosition(r.version)
+		e.noteVersion(r.version)
 		a = e.held(queue.Granted, r.Entry)
-		a.Replaced = show(r.Replaced)
+		a.Replaced = r.describe(e.dir, r.Replaced)
 		return a, nil
 	case r.Verdict == queue.Queued, waited:
 		e.member.Claim.Ticket = r.Entry.Claim.Ticket
@@ -100,8 +97,8 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 		if limit := e.member.Claim.Max; limit > 0 {
 			turns = (place + limit - 1) / limit
 		}
-		e.notePosition(r.version)
-		a.Verdict, a.Place, a.Replaced = queue.Queued, place, show(r.Replaced)
+		e.noteVersion(r.version)
+		a.Verdict, a.Place, a.Replaced = queue.Queued, place, r.describe(e.dir, r.Replaced)
 		a.Nap = e.nap(r, place, turns)
 		if len(r.removed) > 0 || waited { // the waiters behind a dead one may be dead too
 			a.Nap = queue.Soon(e.member.ttl)
@@ -110,21 +107,28 @@ func (e *entry) answer(r *result) (a lease.Answer, err error) {
 	}
 	a.Outcome = r.Outcome
 	if r.Verdict == queue.Busy || r.Verdict == queue.Nested {
-		a.Holders = show(r.Holders)
+		a.Holders = r.describe(e.dir, r.Holders)
 		slices.SortFunc(a.Holders, func(a, b locks.Entry) int { return cmp.Compare(a.Fence, b.Fence) })
 		_, err = e.leave(context.Background())
 	}
 	return a, err
 }
 
-// notePosition notes the version that was read, and when the queue last moved.
-func (e *entry) notePosition(version int64) {
-	last := e.position.Load()
-	changed := last.changed
-	if version != last.version {
-		changed = e.store.clock()
+// describe makes the public entries of those entries that the step has observed.
+func (r *result) describe(d *directory, entries []queue.Entry) (all []locks.Entry) {
+	for _, q := range entries {
+		if observed := r.observed[q.ID]; observed != nil {
+			all = append(all, observed.describe(d))
+		}
 	}
-	e.position.Store(&position{version, changed})
+	return all
+}
+
+// noteVersion notes the version that the entry has read.
+func (e *entry) noteVersion(version int64) {
+	if version != e.latestSeen.Load().number {
+		e.latestSeen.Store(&seenVersion{number: version, since: e.store.clock()})
+	}
 }
 
 // abilities are the abilities of lease files: a shared file system cannot wake a waiter, and does not
@@ -140,16 +144,16 @@ func abilities() queue.Abilities {
 	}
 }
 
-// nap is the schedule of the entry after a step.
+// nap returns when the entry looks again after a step.
 func (e *entry) nap(r *result, place, turns int) queue.Nap {
 	w := queue.Waiter{Place: place, Turns: turns, TTL: e.member.ttl, Fits: r.Fits, IsDue: r.Due == e.member.ID}
 	return abilities().AfterStep(&r.view, w)
 }
 
-// Sleep implements lease.Entry. It looks for new versions. A waiter at the front ends its sleep at the
-// next version, one that is further back after several.
+// Sleep implements lease.Entry. It polls for new versions. A waiter at the front ends its sleep at the
+// next version, a waiter further back after several (queue.Peek).
 func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (lease.Answer, locks.Instant, error) {
-	changed, clock := e.position.Load().changed, e.store.clock
+	changed, clock := e.latestSeen.Load().since, e.store.clock
 	end := clock().Add(nap.For)
 	for {
 		now := clock()
@@ -164,18 +168,19 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (lease.Answe
 	}
 }
 
-// moved reports whether there are at least as many new versions as by, or that cannot be told.
-func (e *entry) moved(ctx context.Context, by int) bool {
-	at := e.position.Load()
+// moved reports whether count new versions were made since the entry has read one. In doubt it reports
+// true.
+func (e *entry) moved(ctx context.Context, count int) bool {
+	seen := e.latestSeen.Load()
 	moved, err := lease.Await(ctx, func() (bool, error) {
-		return e.dir.moved(at.version, int64(by)), nil
+		return e.dir.moved(seen.number, int64(count)), nil
 	})
 	return moved || err != nil
 }
 
-// moved reports whether there are at least as many new versions as by, or no directory. It opens the
-// directory anew, as readAt does.
-func (d *directory) moved(version, by int64) bool {
+// moved reports whether at least count versions were made after a version, or whether the directory
+// cannot be opened. It opens the directory anew, for the reason that readAt has.
+func (d *directory) moved(version, count int64) bool {
 	h, err := d.open()
 	if err != nil {
 		return true
@@ -186,17 +191,17 @@ func (d *directory) moved(version, by int64) bool {
 		return err == nil
 	}
 	switch {
-	case exists(version + by):
+	case exists(version + count):
 		return true
 	case exists(version):
 		return false
 	}
 	l, err := h.list()
-	return err != nil || l.highest < version || l.highest >= version+by
+	return err != nil || l.highest < version || l.highest >= version+count
 }
 
-// Events implements lease.Entry. The first call starts a goroutine that watches the entry
-// until it is released.
+// Events implements lease.Entry. The first call starts a goroutine that polls for new versions until
+// Close.
 func (e *entry) Events() <-chan struct{} {
 	e.watching.Do(func() { go e.watch() })
 	return e.events

@@ -14,11 +14,18 @@ var ErrTaken = errors.New("is taken")
 
 // Lock is the lock of an engine without a queue.
 type Lock interface {
-	Take(r locks.Request) (*Lease, error)                      // fails with ErrTaken instead of waiting
-	Wait(ctx context.Context, r locks.Request) (*Lease, error) // waits until the lock is free
-	IsOpen(pid int, r locks.Request) (bool, error)             // reports whether a process has the lock's file open
+	// Take takes the lock. It fails with ErrTaken instead of waiting.
+	Take(r locks.Request) (*Lease, error)
 
-	Entries(ctx context.Context, name string) ([]locks.Entry, error) // implements locks.Store
+	// Wait takes the lock as soon as it is free.
+	Wait(ctx context.Context, r locks.Request) (*Lease, error)
+
+	// IsOpen reports whether a process has a descriptor of the lock open. An error says that not all
+	// descriptors of the process could be examined.
+	IsOpen(pid int, r locks.Request) (bool, error)
+
+	// Entries is that of locks.Store.
+	Entries(ctx context.Context, name string) ([]locks.Entry, error)
 }
 
 // Join takes the lock, or returns a ticket whose Wait takes it later.
@@ -26,7 +33,7 @@ func Join(ctx context.Context, l Lock, r locks.Request) (locks.Ticket, error) {
 	lease, err := l.Take(r)
 	switch {
 	case err == nil:
-		return &ticket{l, r, lease}, nil
+		return &ticket{lock: l, request: r, lease: lease}, nil
 	case !errors.Is(err, ErrTaken):
 		return nil, err
 	}
@@ -37,11 +44,11 @@ func Join(ctx context.Context, l Lock, r locks.Request) (locks.Ticket, error) {
 	return &ticket{lock: l, request: r}, nil
 }
 
-// ticket has a lease, or waits for one.
+// ticket implements locks.Ticket.
 type ticket struct {
 	lock    Lock
 	request locks.Request
-	lease   *Lease
+	lease   *Lease // nil until the lock is taken
 }
 
 // These methods implement locks.Ticket. A plain lock knows no eviction.

@@ -12,11 +12,11 @@ import (
 	"golock/locks"
 )
 
-// enclosing returns the run around this process that holds the lock, or nil. GOLOCK_HELD
+// enclosing returns the run around this process that holds the lock, or nil. The variable GOLOCK_HELD
 // (Request.Within) alone proves nothing, because processes that an earlier run left behind have it
-// too. So enclosing looks for an ancestor that has the lock's file open. If /proc hides an
-// ancestor, or an ancestor is outside of this pid namespace, GOLOCK_HELD counts, unless all holders
-// are seen to be other processes.
+// too. So enclosing looks for this process or an ancestor with the lock's descriptor. If /proc hides
+// an ancestor, or an ancestor is outside of this pid namespace, enclosing believes GOLOCK_HELD, unless
+// it sees that all holders are other processes.
 func enclosing(ctx context.Context, l Lock, r locks.Request) *locks.Ref {
 	if len(r.Within) == 0 {
 		return nil
@@ -54,8 +54,8 @@ func heldByOthers(ctx context.Context, l Lock, r locks.Request) bool {
 	})
 }
 
-// Roots keeps those live processes of a list whose parent is not in the list. Of several processes
-// that have a file open, these have not inherited it.
+// Roots returns the live processes of a list whose parent is not in the list. Of the processes that
+// have a file open, these have not inherited it from a parent that still has it.
 func Roots(pids []int) []int {
 	var roots []int
 	for _, pid := range pids {

@@ -28,8 +28,8 @@ func readClock() clock {
 
 func (c clock) now() locks.Instant { return locks.BootTime().Add(-c.ahead) }
 
-// reads reports whether the times of a record can be compared with those of c.
-func (c clock) reads(r *record) bool { return c.isShared && r.clock == clockShared }
+// canCompare reports whether the times of a record can be compared with those of c.
+func (c clock) canCompare(r *record) bool { return c.isShared && r.clock == clockShared }
 
 // sign writes into a record which clock its times are from.
 func (c clock) sign(r *record) {
@@ -38,6 +38,9 @@ func (c clock) sign(r *record) {
 		r.clock = clockShared
 	}
 }
+
+// A slot with a hold outlasts its holder. The record keeps the slot although no process has its
+// byte locked, on CLOCK_BOOTTIME and only in this boot. An eviction ends the hold.
 
 // moment is the time at which a table was read. It decides which holds in the table have ended.
 type moment struct {
@@ -52,25 +55,25 @@ func readMoment() *moment {
 	return &moment{clock: c, now: c.now(), wall: time.Now(), boot: procfs.BootID()}
 }
 
-// holdLeft returns the rest of a record's hold. A hold must not end too early. So, where the two
-// clocks cannot be compared, it ends only when it is over on the clock of this process and on the
-// wall clock, which has no namespaces.
+// holdLeft returns the rest of a record's hold. A hold must not end too early. So, if the writer's
+// clock cannot be compared with that of this process, the hold ends only when it is over on this
+// clock and on the wall clock, which has no namespaces.
 func (m *moment) holdLeft(r *record) time.Duration {
 	if r.state != stateHolding || r.holdUntil == 0 || r.evictor != "" || m.isOfAnotherBoot(r) {
 		return 0
 	}
 	left := locks.Instant(r.holdUntil).Sub(m.now)
-	if !m.reads(r) {
+	if !m.canCompare(r) {
 		end := time.UnixMicro(r.since).Add(time.Duration(r.holdUntil - r.written))
 		left = max(left, end.Sub(m.wall))
 	}
 	return max(left, 0)
 }
 
-// age returns how long a live entry has waited or held. It is not known if the two clocks cannot be
-// compared.
+// age returns how long a live entry has waited or held. It is not known if the writer's clock cannot
+// be compared with that of this process.
 func (m *moment) age(r *record) (age time.Duration, known bool) {
-	return m.now.Sub(locks.Instant(r.written)), m.reads(r)
+	return m.now.Sub(locks.Instant(r.written)), m.canCompare(r)
 }
 
 // isOfAnotherBoot reports whether a record was written before the machine was started. Containers
@@ -80,5 +83,5 @@ func (m *moment) isOfAnotherBoot(r *record) bool {
 	if r.boot != unknown && m.boot != unknown {
 		return r.boot != m.boot
 	}
-	return m.reads(r) && locks.Instant(r.written) > m.now
+	return m.canCompare(r) && locks.Instant(r.written) > m.now
 }

@@ -29,10 +29,10 @@ type directory struct {
 type roots struct {
 	run, lock, tmp string
 	euid           int    // who runs golock
-	user           int    // the user whose directory it is: euid, as it is outside of a user namespace, or userns.Unknown
+	user           int    // the user whose directory it is: the ID of euid outside of the user namespace, or userns.Unknown
 	root           uint32 // owner of root's directories
 	mountOf        func(path string) (locks.Mount, error)
-	isPrivate      func(path string) bool // see isPrivate
+	isPrivate      func(path string) bool // the function isPrivate
 }
 
 func systemRoots() roots {
@@ -65,9 +65,8 @@ func (r roots) pick() (string, error) {
 		if !r.isSafe(p) || unix.Lstat(path, &st) != nil || st.Uid != uint32(r.euid) {
 			continue
 		}
-		// In a parent other than /tmp no other user can have made the directory, and golock has not made it
-		// where the parent is private.
 		if p.path != r.tmp {
+			// No other user can have made this directory, and golock makes none in a private parent.
 			return path, nil
 		}
 		return path, r.checkParent(p)
@@ -115,17 +114,19 @@ func (r roots) pickByOwner() (string, error) {
 	}
 }
 
-// isSafe reports whether a parent belongs to root, and lets nobody remove what others have made in
-// it. If only root may enter /run/golock, only root uses it.
+// isSafe reports whether a parent belongs to root, and nobody can remove what others have made in
+// it. If only root may write /run/golock, only root uses it.
 func (r roots) isSafe(p parent) bool {
 	var st unix.Stat_t
 	if unix.Lstat(p.path, &st) != nil || st.Uid != r.root || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return false
 	}
-	return st.Mode&(unix.S_ISVTX|0o002) == unix.S_ISVTX|0o002 || p.prefix == "" && r.user == 0 && st.Mode&0o022 == 0
+	isOpenAndSticky := st.Mode&(unix.S_ISVTX|0o002) == unix.S_ISVTX|0o002
+	isForRootOnly := p.prefix == "" && r.user == 0 && st.Mode&0o022 == 0
+	return isOpenAndSticky || isForRootOnly
 }
 
-// checkParent refuses a parent in which locks would not exclude the other processes of the user.
+// checkParent refuses a parent if other processes of the user would not see the locks in it.
 func (r roots) checkParent(p parent) error {
 	if err := r.checkTmp(p); err != nil {
 		return err
@@ -133,8 +134,7 @@ func (r roots) checkParent(p parent) error {
 	return r.checkPrivate(p)
 }
 
-// checkTmp refuses the private /tmp of a service (PrivateTmp= of systemd), because locks there
-// would exclude no other process.
+// checkTmp refuses the private /tmp of a service (PrivateTmp= of systemd).
 func (r roots) checkTmp(p parent) error {
 	if p.path != r.tmp {
 		return nil
@@ -150,9 +150,8 @@ func (r roots) checkTmp(p parent) error {
 	}
 }
 
-// checkPrivate refuses a parent if it, or one that is preferred to it, is another directory for the
-// rest of the machine. It checks only as long as no run has made the default directory, because the
-// check takes time.
+// checkPrivate refuses a parent if it, or one that is preferred to it, is private to this process.
+// pick calls it only as long as no run has made the default directory, because it takes time.
 func (r roots) checkPrivate(chosen parent) error {
 	for _, p := range r.parents() {
 		if r.isPrivate(p.path) {
@@ -177,24 +176,28 @@ func (r roots) refusePrivate(path string) error {
 // has another root, or a process 1 of its own. If process 1 cannot be examined, in a chroot or
 // where /proc hides it, the path counts as not private.
 func isPrivate(path string) bool {
-	own, err := os.ReadFile("/proc/self/mountinfo")
+	ownText, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return false
 	}
-	others, err := os.ReadFile("/proc/1/mountinfo")
-	if err != nil || bytes.Equal(own, others) {
+	text1, err := os.ReadFile("/proc/1/mountinfo")
+	if err != nil || bytes.Equal(ownText, text1) {
 		return false
 	}
-	ours, theirs := locks.ParseMounts(string(own)), locks.ParseMounts(string(others))
-	root, here, there := ours.Where("/"), ours.Where(path), theirs.Where(path)
-	return root != "" && root == theirs.Where("/") && here != "" && there != "" && here != there
+	own, ofProcess1 := locks.ParseMounts(string(ownText)), locks.ParseMounts(string(text1))
+	root := own.Where("/")
+	if root == "" || root != ofProcess1.Where("/") {
+		return false
+	}
+	here, there := own.Where(path), ofProcess1.Where(path)
+	return here != "" && there != "" && here != there
 }
 
 // openForUse opens the lock directory for an entry, makes it if it is missing, and marks it as in
-// use: systemd-tmpfiles(8) does not clean a directory that has a flock (tmpfiles.d(5)). If the
-// cleaner is at work just now, golock notices later that its lock file has gone.
+// use: systemd-tmpfiles(8) does not clean a directory that has a flock (tmpfiles.d(5)). If
+// systemd-tmpfiles is cleaning it just now, golock notices later that its lock file has gone.
 func (s *Store) openForUse() (*directory, error) {
-	d, err := openDirectory(s.path, s.roots, true)
+	d, err := openDirectory(s.path, s.roots, doCreate)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +207,7 @@ func (s *Store) openForUse() (*directory, error) {
 }
 
 // DefaultDirectory returns the directory in which New("") keeps its lock files. Only this user may
-// enter it, and it is the same in every context of the user. Sockets of holders are there too. With
+// enter it. cron, systemd and a login shell get the same one. Sockets of holders are there too. With
 // create, a missing directory is made.
 func DefaultDirectory(create bool) (string, error) {
 	r := systemRoots()
@@ -244,6 +247,12 @@ func directoriesIn(p parent) (paths []string) {
 	return paths
 }
 
+// These are the values of the parameter create.
+const (
+	doNotCreate = false
+	doCreate    = true
+)
+
 // openDirectory opens the lock directory, or the default one if path is empty. With create it makes
 // a missing directory, but not the directories above it.
 func openDirectory(path string, r roots, create bool) (*directory, error) {
@@ -251,7 +260,8 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 	isDefault := path == ""
 	if isDefault {
 		var err error
-		if path, err = r.pick(); err != nil {
+		path, err = r.pick()
+		if err != nil {
 			return nil, err
 		}
 		flags |= unix.O_NOFOLLOW
@@ -272,12 +282,12 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 		}
 		fd, err = unix.Open(path, flags, 0)
 	}
-	if err != nil && isDefault {
-		if err := r.explainOpenError(path); err != nil {
-			return nil, err
-		}
-	}
 	if err != nil {
+		if isDefault {
+			if reason := r.explainOpenError(path); reason != nil {
+				return nil, reason
+			}
+		}
 		return nil, &locks.PathError{Op: "open directory", Path: path, Err: err}
 	}
 	d := &directory{fd: fd, path: path, exists: true, isMade: isMade}
@@ -285,6 +295,7 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 		d.close()
 		return nil, err
 	}
+	d.resolvePath()
 	return d, nil
 }
 
@@ -300,7 +311,7 @@ func hintReadOnly(err error, directory string) string {
 	return "in a systemd unit: ReadWritePaths=" + directory
 }
 
-// explainOpenError returns, if it can, the reason why a default directory cannot be opened.
+// explainOpenError returns the reason why a default directory cannot be opened, or nil if it finds none.
 func (r roots) explainOpenError(path string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
@@ -324,8 +335,8 @@ func (r roots) refuseOwner(path string, owner uint32) error {
 	}
 }
 
-// check examines the open directory, not the path, because others may change what the path leads
-// to.
+// check refuses a directory in which golock must not keep locks. It examines the open directory, not
+// the path, because others may change what the path leads to.
 func (d *directory) check(isDefault bool, r roots) error {
 	st := &d.stat
 	if err := unix.Fstat(d.fd, st); err != nil {
@@ -346,10 +357,15 @@ func (d *directory) check(isDefault bool, r roots) error {
 		return refuse(fmt.Errorf("is on %s, where locks can be lost or only one host sees them", network),
 			"take a directory on a local disk, or a networked store")
 	}
-	if resolved, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(d.fd)); err == nil && resolved[0] == '/' {
+	return nil
+}
+
+// resolvePath replaces the path by the one that the kernel shows for the descriptor.
+func (d *directory) resolvePath() {
+	resolved, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(d.fd))
+	if err == nil && resolved[0] == '/' {
 		d.path = resolved
 	}
-	return nil
 }
 
 func (d *directory) close() {

@@ -20,7 +20,7 @@ import (
 
 // Examine implements locks.Store. It makes no directory.
 func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding, error) {
-	d, err := openDirectory(s.path, s.roots, false)
+	d, err := openDirectory(s.path, s.roots, doNotCreate)
 	if err != nil {
 		return nil, err
 	}

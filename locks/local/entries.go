@@ -16,19 +16,17 @@ import (
 	"golock/locks"
 )
 
-// A slot with a hold outlasts its holder. The record keeps the slot although no process has its
-// byte locked, on CLOCK_BOOTTIME and only in this boot (clock.go). An eviction ends the hold.
-
-// isAlive reports whether the process that wrote the record lives. A later process with the same
-// PID has started after the record was written. If /proc hides the processes of others (hidepid=),
-// or the time namespace is not known, any process with that PID counts.
+// isAlive reports whether the process that wrote the record lives. A process with the same PID that
+// started after the record was written is another one. If /proc hides the processes of others
+// (hidepid=), or the time namespace is not known, any process with that PID counts.
 func (r *record) isAlive() bool {
 	s, err := procfs.ReadStat(int(r.pid))
 	if err != nil || r.pid == 0 {
 		return r.pid != 0 && unix.Kill(int(r.pid), 0) != unix.ESRCH
 	}
 	c := readClock()
-	return s.Alive() && (!c.reads(r) || c.started(s) <= locks.Instant(r.written))
+	hasStartedLater := c.canCompare(r) && c.started(s) > locks.Instant(r.written)
+	return s.Alive() && !hasStartedLater
 }
 
 // started returns the time at which a process started.
@@ -37,19 +35,27 @@ func (c clock) started(s procfs.Stat) locks.Instant {
 }
 
 // isUnprotected reports whether the golock of a record has become its command, and that command
-// lives but has closed the lock file. Unlike isAlive, it reports only what is certain.
+// lives but has closed the lock file. In doubt it reports false.
 func (f *lockFile) isUnprotected(r *record) bool {
-	if r.state != stateHolding || r.noGolock == 0 || r.pidNS == 0 || r.pidNS != procfs.Namespace("pid") || f.isLive(r) {
+	isCommand := r.state == stateHolding && r.noGolock != 0
+	if !isCommand || !r.isOfThisPIDNamespace() || f.isLive(r) {
 		return false
 	}
 	s, err := procfs.ReadStat(int(r.pid))
+	if err != nil || !s.Alive() {
+		return false
+	}
 	c := readClock()
-	return err == nil && s.Alive() && c.reads(r) && c.started(s) <= locks.Instant(r.written)
+	return c.canCompare(r) && c.started(s) <= locks.Instant(r.written)
 }
 
-// isOrphan reports whether the golock of a record is certainly gone.
-func (r *record) isOrphan() bool {
-	return r.pidNS != 0 && r.pidNS == procfs.Namespace("pid") && !r.isAlive()
+// isOrphan reports whether the golock of a record is gone. In doubt it reports false.
+func (r *record) isOrphan() bool { return r.isOfThisPIDNamespace() && !r.isAlive() }
+
+// isOfThisPIDNamespace reports whether the PID in a record means the same process here. It reports
+// false if the writer or this process does not know its pid namespace.
+func (r *record) isOfThisPIDNamespace() bool {
+	return r.pidNS != 0 && r.pidNS == procfs.Namespace("pid")
 }
 
 // Entries implements locks.Store. It changes nothing and does not make a missing directory.
@@ -58,7 +64,7 @@ func (s *Store) Entries(ctx context.Context, name string) ([]locks.Entry, error)
 }
 
 // unprotected is locks.Abilities.Unprotected. A record stays after its byte was unlocked, until
-// another entry takes its place in the file. So the record tells who has closed the lock file.
+// another entry overwrites it. So the record tells who has closed the lock file.
 func (s *Store) unprotected(ctx context.Context, name string) ([]locks.Entry, error) {
 	return s.list(ctx, ofName(name), (*lockFile).isUnprotected)
 }
@@ -88,7 +94,7 @@ func (s *Store) list(
 					Hint: "name the lock, or golock clean",
 				}
 			}
-			entries = append(entries, f.newEntry(tab.name, r))
+			entries = append(entries, f.describe(tab.name, r))
 		}
 		return nil
 	})
@@ -108,13 +114,13 @@ func ofKey(key locks.Key) func(base string) bool {
 	return func(base string) bool { return strings.HasSuffix(base, key.String()+".lock") }
 }
 
-// eachTable calls f inside the gate of each lock file. Any process that may read a file can keep
-// its gate closed. So all waits share one time limit, and after it the remaining files are tried
-// without waiting.
+// eachTable locks the gate of each selected lock file and calls f with its table. Any process that
+// may read a file can keep its gate locked. So the waits that fail share one time limit, gateLimit.
+// After that eachTable tries the remaining files without waiting.
 func (s *Store) eachTable(
 	ctx context.Context, isSelected func(base string) bool, access int, f func(*lockFile, *table) error,
 ) (failed []error) {
-	d, err := openDirectory(s.path, s.roots, false)
+	d, err := openDirectory(s.path, s.roots, doNotCreate)
 	if err != nil {
 		return []error{err}
 	}
@@ -126,11 +132,12 @@ func (s *Store) eachTable(
 	if err != nil {
 		return []error{err}
 	}
-	limit, begun := gateLimit, time.Now()
+	remaining := gateLimit
+	begin := time.Now()
 	for _, file := range files {
-		if time.Since(begun) > readLimit || ctx.Err() != nil {
+		if time.Since(begin) > readLimit || ctx.Err() != nil {
 			return append(failed, &locks.PathError{
-				Path: d.path, Err: fmt.Errorf("not all of its files were read in %v", time.Since(begun).Round(time.Second)),
+				Path: d.path, Err: fmt.Errorf("not all of its files were read in %v", time.Since(begin).Round(time.Second)),
 				Hint: "name the lock, or golock clean",
 			})
 		}
@@ -138,26 +145,26 @@ func (s *Store) eachTable(
 		if !isLockFile(base) || !isSelected(base) {
 			continue
 		}
-		// A caller that changes tables gets only regular files. A caller that only looks gets the error of
-		// any other one.
+		// A caller that changes tables gets only regular files. A caller that only reads gets an error for
+		// any other file.
 		isForChange := access != unix.O_RDONLY
 		if isForChange && !file.Type().IsRegular() {
 			continue
 		}
-		began := time.Now()
-		if err := d.withTable(ctx, base, access, limit, f); err != nil {
+		fileBegin := time.Now()
+		if err := d.withTable(ctx, base, access, remaining, f); err != nil {
 			failed = append(failed, err)
-			limit -= time.Since(began)
-			if limit <= 0 {
-				limit = notAtAll
+			remaining -= time.Since(fileBegin)
+			if remaining <= 0 {
+				remaining = notAtAll
 			}
 		}
 	}
 	return failed
 }
 
-// These limits bound what is read in a directory: others may have made any number of files, of any
-// size.
+// These constants limit what golock reads in a directory: others may have made any number of files, of
+// any size.
 const (
 	maxFiles  = 1 << 18
 	readLimit = 30 * time.Second // limits the time to read all files
@@ -185,8 +192,8 @@ func (d *directory) files() ([]os.DirEntry, error) {
 }
 
 // withTable locks the gate of a lock file and calls f with its table. It does nothing if the file is
-// missing or is not a lock file. f gets an empty table if the table belongs to another name, or if it
-// cannot be read and no entry uses it.
+// missing or is not a lock file. f gets an empty table if the name in the table does not belong to a
+// file of this name, or if the table cannot be read and no entry uses it.
 func (d *directory) withTable(
 	ctx context.Context, base string, access int, limit time.Duration, f func(*lockFile, *table) error,
 ) error {
@@ -199,7 +206,7 @@ func (d *directory) withTable(
 	if access == unix.O_RDONLY {
 		kind = unix.F_RDLCK
 	}
-	err = file.gate(ctx, kind, limit)
+	err = file.lockGate(ctx, kind, limit)
 	if err == locks.ErrWouldBlock {
 		err = &locks.PathError{
 			Path: file.path,
@@ -209,16 +216,18 @@ func (d *directory) withTable(
 	if err != nil {
 		return err
 	}
-	defer file.openGate()
+	defer file.unlockGate()
 	tab, err := file.read()
+	isCorrupt := err == errCorrupt
+	isNew := err == nil && tab.name == ""
 	// A process that may write the directory can make files of any name with any content.
 	isForeign := err == nil && (locks.CheckName(tab.name) != nil || fileName(tab.name) != base)
 	switch {
-	case (err == errCorrupt || err == nil && tab.name == "") && file.isUsed():
+	case (isCorrupt || isNew) && file.isUsed():
 		return &locks.PathError{Path: file.path, Err: errDamaged}
-	case err == errCorrupt && !file.hasMagic():
+	case isCorrupt && !file.hasMagic():
 		return nil // the file is not a lock file
-	case err == errCorrupt || isForeign:
+	case isCorrupt || isForeign:
 		tab = &table{}
 	case err != nil:
 		return err
@@ -226,8 +235,8 @@ func (d *directory) withTable(
 	return f(file, tab)
 }
 
-// newEntry describes a live record.
-func (f *lockFile) newEntry(name string, r *record) locks.Entry {
+// describe makes the public entry of a live record.
+func (f *lockFile) describe(name string, r *record) locks.Entry {
 	host, _ := os.Hostname()
 	e := locks.Entry{
 		Name: name, Ref: locks.Ref{Key: locks.KeyOf(name), ID: r.id}, State: locks.Waiting, Claim: r.claim(),
@@ -237,7 +246,7 @@ func (f *lockFile) newEntry(name string, r *record) locks.Entry {
 		e.SetAge(age)
 	}
 	if r.command != "" {
-		e.Command = strings.Split(strings.TrimSuffix(r.command, "\x00"), "\x00") // a text without a zero at its end was cut, and its last word with it
+		e.Command = strings.Split(strings.TrimSuffix(r.command, "\x00"), "\x00")
 	}
 	if r.state == stateHolding {
 		e.State, e.Slots, e.Fence = locks.Holding, r.slots, r.fence
@@ -249,20 +258,20 @@ func (f *lockFile) newEntry(name string, r *record) locks.Entry {
 	return e
 }
 
-// busy makes the error that names the holders and counts the waiters.
-func (p *place) busy(tab *table) *locks.BusyError {
+// busy makes the error that names the holders and counts the waiters. tryTake has found the holders.
+func (e *entry) busy(tab *table) *locks.BusyError {
 	busy := &locks.BusyError{Name: tab.name}
-	for i := range p.view.holders {
-		h := &p.view.holders[i]
-		busy.Holders = append(busy.Holders, p.file.newEntry(tab.name, h))
+	for i := range e.obstacles.holders {
+		h := &e.obstacles.holders[i]
+		busy.Holders = append(busy.Holders, e.file.describe(tab.name, h))
 	}
 	for i := range tab.records {
 		r := &tab.records[i]
-		if r.state == stateWaiting && r.evictor == "" && p.file.isLive(r) {
+		if r.state == stateWaiting && r.evictor == "" && e.file.isLive(r) {
 			busy.Waiters++
 		}
 	}
-	if p.view.removed {
+	if e.obstacles.removedFile {
 		busy.Reason = whyRemoved
 	}
 	return busy

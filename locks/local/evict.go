@@ -20,22 +20,22 @@ import (
 // An eviction is a mark in the record. The golock of the entry gets SIGTERM, reads the mark, and
 // ends its command. If that golock is gone, the processes that keep the slot are ended.
 
-// evicted looks for the mark in the record of p. It needs no lock, because the mark is written
-// before the signal is sent, and stays. p may be closed.
-func (p *place) evicted() error {
-	fd, err := unix.Open(p.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// evicted returns an *EvictedError if the record of the entry is marked. It needs no lock, because
+// the evictor writes the mark before it sends the signal, and the mark stays. The entry may be closed.
+func (e *entry) evicted() error {
+	fd, err := unix.Open(e.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
 	}
 	defer unix.Close(fd)
 	var text [recordSize]byte
-	for range 100 { // the record may be half written
+	for range 100 { // another process may be writing the record
 		var r record
-		n, _ := (&lockFile{fd: fd}).readAt(text[:], recordOffset(p.self.index))
+		n, _ := (&lockFile{fd: fd}).readAt(text[:], recordOffset(e.record.index))
 		if n < recordSize || text[recordState] == stateFree || r.decode(text[:]) != nil {
 			continue
 		}
-		if r.id == p.self.id && r.evictor != "" {
+		if r.id == e.record.id && r.evictor != "" {
 			return &locks.EvictedError{By: r.evictor}
 		}
 		return nil
@@ -44,10 +44,10 @@ func (p *place) evicted() error {
 }
 
 // makeRoom evicts the entries that a newcomer replaces. If the queue would still be full without
-// them, it evicts none and returns a *BusyError. The victims get their signals later. The caller is
-// inside the gate and has called look.
-func (p *place) makeRoom(t *ticket, tab *table) error {
-	r := p.request
+// them, it evicts none and returns a *BusyError. The victims get their signals when the gate is
+// unlocked. The caller has locked the gate and called tryTake, which frees records of dead holders.
+func (e *entry) makeRoom(t *ticket, tab *table) error {
+	r := e.request
 	if r.MaxQueue == nil && r.Replace == locks.ReplaceNone {
 		return nil
 	}
@@ -55,39 +55,39 @@ func (p *place) makeRoom(t *ticket, tab *table) error {
 	waiting := 0
 	for i := range tab.records {
 		o := &tab.records[i]
-		waits := o.state == stateWaiting && o.evictor == "" && p.file.isLive(o)
+		waits := o.state == stateWaiting && o.evictor == "" && e.file.isLive(o)
 		if waits {
 			waiting++
 		}
-		leaving := !waits && (o.state != stateHolding || o.evictor != "") // look has freed the records of dead holders
-		rivals[i] = locks.Rival{Claim: o.claim(), Waits: waits, Replace: replacements[o.replace], Leaving: leaving}
+		holds := o.state == stateHolding && o.evictor == ""
+		rivals[i] = locks.Rival{Claim: o.claim(), Waits: waits, Replace: replacements[o.replace], Leaving: !waits && !holds}
 	}
-	picked := locks.Replaced(rivals, p.self.claim(), r.Replace)
+	picked := locks.Replaced(rivals, e.record.claim(), r.Replace)
 	for _, i := range picked {
 		if rivals[i].Waits {
 			waiting--
 		}
 	}
 	if r.MaxQueue != nil && waiting >= *r.MaxQueue {
-		busy := p.busy(tab)
+		busy := e.busy(tab)
 		busy.Full = true
 		return busy
 	}
 	by := locks.ReplacedBy(*r)
 	for _, i := range picked {
 		o := &tab.records[i]
-		t.replaced = append(t.replaced, p.file.newEntry(tab.name, o))
-		v, err := p.file.evict(o, by)
+		t.replaced = append(t.replaced, e.file.describe(tab.name, o))
+		v, err := e.file.evict(o, by)
 		if err != nil {
 			return err
 		}
-		p.victims = append(p.victims, v)
+		e.victims = append(e.victims, v)
 	}
 	return nil
 }
 
-// evict marks a live entry, once. A slot that only a hold keeps is free at once. The caller is
-// inside the gate. It ends the victim when the gate is open.
+// evict marks a live entry, unless an earlier eviction has marked it. A slot that only a hold keeps
+// is free at once. The caller has locked the gate, and ends the victim after it has unlocked it.
 func (f *lockFile) evict(r *record, by string) (*victim, error) {
 	if r.onlyHold {
 		if err := f.clear(r); err != nil {
@@ -95,8 +95,8 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 		}
 		return &victim{}, nil
 	}
-	again := r.evictor != ""
-	if !again {
+	wasMarked := r.evictor != ""
+	if !wasMarked {
 		by = strings.ToValidUTF8(by[:min(len(by), maxEvictor)], "") // the cut may have split a character
 		if by == "" {
 			by = "somebody"
@@ -107,7 +107,7 @@ func (f *lockFile) evict(r *record, by string) (*victim, error) {
 		}
 	}
 	f.users.Add(1)
-	return &victim{record: *r, again: again, file: f, kernelName: f.kernelName()}, nil
+	return &victim{record: *r, wasMarked: wasMarked, file: f, kernelName: f.kernelName()}, nil
 }
 
 // Evict implements locks.Queue. It reads the table once, because a file may have thousands of
@@ -150,7 +150,7 @@ func (s *Store) Evict(ctx context.Context, refs []locks.Ref, by string) []error 
 // victim is an entry that was evicted and must end.
 type victim struct {
 	record               // its index is no longer valid
-	again      bool      // an earlier eviction had already marked it
+	wasMarked  bool      // an earlier eviction had marked it
 	file       *lockFile // nil if only a hold kept the slot
 	kernelName string    // the name of the file in the kernel's lists
 }
@@ -158,18 +158,22 @@ type victim struct {
 // execGrace is the time between TERM and KILL for a golock that has become its command.
 const execGrace = 10 * time.Second
 
-// end makes the victim end. The gate must be open. An error says that the victim may go on.
+// end makes the victim end. The gate must be unlocked. An error says that the victim may go on.
+//
+// A golock ends its command itself. The command of a golock that is gone gets KILL. A golock that has
+// become its command gets TERM at the first eviction, and KILL at one that comes after execGrace.
 func (v *victim) end() error {
 	if v.file == nil {
 		return nil
 	}
 	defer v.file.close()
+	isCommand := v.noGolock != 0
 	switch {
-	case v.state != stateHolding || v.noGolock == 0 && !v.isOrphan():
+	case v.state != stateHolding, !isCommand && !v.isOrphan():
 		return v.endGolock()
-	case v.noGolock != 0 && !v.again:
+	case isCommand && !v.wasMarked:
 		return v.endOwners(unix.SIGTERM)
-	case v.noGolock != 0 && readClock().now().Sub(locks.Instant(v.evictedAt)) < execGrace:
+	case isCommand && readClock().now().Sub(locks.Instant(v.evictedAt)) < execGrace:
 		return nil
 	}
 	return v.endOwners(unix.SIGKILL)
@@ -184,18 +188,21 @@ func (v *victim) owns(pid int) (bool, error) {
 func (v *victim) isLocked() bool { return v.file.isLocked(v.lockByte(), 1) }
 
 // signal sends a signal to a process if that process has the byte of the victim locked, and
-// continues the process if it is stopped. It never reaches a later process with the same PID. The
-// PID in the record proves nothing: anybody who shares the directory can write one.
+// continues the process if it is stopped. It reports whether the process has the byte locked. The
+// signal never reaches a later process with the same PID. The PID in the record proves nothing:
+// anybody who shares the directory can write one.
 func (v *victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 	process, err := pidfd.Open(pid)
 	if err != nil {
 		return false, err
 	}
 	defer process.Close()
-	if owns, err = v.owns(pid); !owns {
+	owns, err = v.owns(pid)
+	if !owns {
 		return false, err
 	}
-	if err = process.Signal(sig); err != nil || sig == unix.SIGKILL {
+	err = process.Signal(sig)
+	if err != nil || sig == unix.SIGKILL {
 		return true, err
 	}
 	if s, _ := procfs.ReadStat(pid); s.Stopped() {
@@ -204,13 +211,13 @@ func (v *victim) signal(pid int, sig unix.Signal) (owns bool, err error) {
 	return true, err
 }
 
-// endGolock sends the signal to the golock of the entry.
+// endGolock sends TERM to the golock of the entry.
 func (v *victim) endGolock() error {
-	own := procfs.Namespace("pid")
-	if own == 0 {
+	namespace := procfs.Namespace("pid")
+	if namespace == 0 {
 		return fmt.Errorf("pid %d cannot be signalled: /proc, which tells whether it is the process of that lock, is not mounted here", v.pid)
 	}
-	if v.pidNS != own {
+	if v.pidNS != namespace {
 		return fmt.Errorf("pid %d cannot be signalled: it runs in another container (pid namespace)", v.pid)
 	}
 	owns, err := v.signal(int(v.pid), unix.SIGTERM)
@@ -225,14 +232,14 @@ func (v *victim) endGolock() error {
 	return fmt.Errorf("pid %d is not signalled: %s names it, but it does not have the lock", v.pid, v.file.path)
 }
 
-// endOwners signals every process that has the open file description of the holder. A process that
-// is killed may just have started another one, so endOwners looks again.
+// endOwners signals every process that has the open file description of the holder. With KILL it
+// repeats the search until it finds no other one: a process may start one just before it is killed.
 func (v *victim) endOwners(sig unix.Signal) error {
-	told := map[int]bool{}
+	signalled := map[int]bool{}
 	for range 100 {
-		before := len(told)
+		before := len(signalled)
 		for _, pid := range procfs.PIDs() {
-			if told[pid] {
+			if signalled[pid] {
 				continue
 			}
 			owns, err := v.signal(pid, sig)
@@ -240,14 +247,14 @@ func (v *victim) endOwners(sig unix.Signal) error {
 				return fmt.Errorf("what keeps the slot cannot be ended: it belongs to another user (%s)", v.file.path)
 			}
 			if owns {
-				told[pid] = true
+				signalled[pid] = true
 			}
 		}
-		if len(told) == before || sig != unix.SIGKILL {
+		if len(signalled) == before || sig != unix.SIGKILL {
 			break
 		}
 	}
-	if len(told) == 0 && v.isLocked() {
+	if len(signalled) == 0 && v.isLocked() {
 		return fmt.Errorf("what keeps the slot cannot be seen from here: it belongs to another user or container (%s)", v.file.path)
 	}
 	return nil

@@ -24,8 +24,8 @@ type lockFile struct {
 	dir    *directory
 	base   string       // the name of the file in the directory
 	path   string       // its whole path
-	users  atomic.Int32 // counts the owner, the goroutines that sleep on a lock of the file, and its victims
-	stat   unix.Stat_t  // the result of the last read
+	users  atomic.Int32 // counts the opener, the goroutines that sleep on a lock of the file, and its victims
+	stat   unix.Stat_t  // what readStat has read last
 	last   table        // the table that the last read found; the next read reuses its memory
 	moment *moment      // when the table was read; nil if it was not yet needed
 	buffer []byte       // the memory for read
@@ -68,19 +68,20 @@ func (d *directory) openFile(name string) (*lockFile, error) {
 	return f, err
 }
 
-// umask guards the umask, of which a process has only one.
-var umask sync.Mutex
+// umaskMutex guards the umask, of which a process has only one.
+var umaskMutex sync.Mutex
 
 // open opens a file of d, or returns nil if the file does not exist. It follows no symbolic link
-// and never waits on a FIFO. It sets O_CREAT only together with O_EXCL: in a sticky directory
+// and never waits on a FIFO. Callers give O_CREAT only together with O_EXCL: in a sticky directory
 // fs.protected_regular forbids O_CREAT for files of other users (proc(5)). A new file gets its mode
 // from the directory: whoever may make a file there may use all files there.
 func (d *directory) open(base string, flags int) (*lockFile, error) {
 	creates := flags&unix.O_CREAT != 0
 	if creates {
-		umask.Lock()
-		defer umask.Unlock()
-		defer unix.Umask(unix.Umask(0))
+		umaskMutex.Lock()
+		defer umaskMutex.Unlock()
+		previousMask := unix.Umask(0)
+		defer unix.Umask(previousMask)
 	}
 	f := &lockFile{dir: d, base: base, path: d.path + "/" + base}
 	f.users.Store(1)
@@ -100,7 +101,8 @@ func (d *directory) open(base string, flags int) (*lockFile, error) {
 	case err != nil:
 		return nil, f.failed("open", err)
 	}
-	if err = f.readStat(); err == nil && f.stat.Mode&unix.S_IFMT != unix.S_IFREG {
+	err = f.readStat()
+	if err == nil && f.stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = &locks.PathError{Path: f.path, Err: errors.New("is not a regular file"), Hint: "remove it"}
 	}
 	if err != nil {
@@ -170,8 +172,9 @@ func (f *lockFile) momentOfRead() *moment {
 // readSize is the number of bytes of a table that one read(2) gets.
 const readSize = 32 << 10
 
-// read reads the table. The caller is inside the gate. The next read uses the memory again: in a
-// long queue, allocating would cost more than reading.
+// read reads the table. It returns errCorrupt if golock cannot have written it. The caller has locked
+// the gate. The next read reuses the memory of the table: in a long queue, allocating would cost more
+// than reading.
 func (f *lockFile) read() (*table, error) {
 	if err := f.readStat(); err != nil {
 		return nil, err
@@ -189,63 +192,76 @@ func (f *lockFile) read() (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.header, err = decodeHeader(f.buffer[:n]); err != nil {
+	t.header, err = decodeHeader(f.buffer[:n])
+	if err != nil {
 		if err != errCorrupt {
 			err = &locks.PathError{Path: f.path, Err: err, Hint: "another version of golock uses this directory"}
 		}
 		return nil, err
 	}
-	full := int(max(f.stat.Size-pageSize, 0) / recordSize)
-	if full < int(t.size) {
+	inFile := int(max(f.stat.Size-pageSize, 0) / recordSize)
+	if inFile < int(t.size) {
 		return nil, errCorrupt
 	}
-	t.size = uint32(full)
+	t.size = uint32(inFile)
+	if err := f.readRecords(t); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// readRecords reads the records of a table with t.size records.
+func (f *lockFile) readRecords(t *table) error {
+	const perRead = readSize / recordSize
+	size := int(t.size)
 	var taken slotSet
-	for first := 0; first < full; first += readSize / recordSize {
-		some := f.buffer[:min(full-first, readSize/recordSize)*recordSize]
-		n, err := f.readAt(some, recordOffset(first))
+	for first := 0; first < size; first += perRead {
+		piece := f.buffer[:min(size-first, perRead)*recordSize]
+		n, err := f.readAt(piece, recordOffset(first))
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if n < len(some) {
-			return nil, errCorrupt // another process has cut the file meanwhile
+		if n < len(piece) {
+			return errCorrupt // another process has cut the file meanwhile
 		}
 		for i := range n / recordSize {
-			text := some[i*recordSize : (i+1)*recordSize]
+			text := piece[i*recordSize : (i+1)*recordSize]
 			if text[recordState] == stateFree {
 				continue
 			}
 			t.records = append(t.records, record{index: first + i})
 			r := &t.records[len(t.records)-1]
 			if r.decode(text) != nil || r.ticket >= t.next { // the header is older than the record
-				return nil, errCorrupt
+				return errCorrupt
 			}
-			if full > manyRecords {
+			if size > manyRecords {
 				r.cutCommand()
 			}
 			for _, slot := range r.slots {
 				if !taken.add(slot) {
-					return nil, errCorrupt // two records never name the same slot: a process frees the records of dead holders before it takes their slots
+					return errCorrupt // a process frees the records of dead holders before it takes their slots
 				}
 			}
 		}
 	}
-	return t, nil
+	return nil
 }
 
-// firstFree returns the index of the first record that is not in use. If all are, it is the index
-// after the last.
+// firstFree returns the index of the first record that is not in use, or the index after the last
+// record if all are in use.
 func (t *table) firstFree() (index int) {
-	for i := range t.records {
-		if r := &t.records[i]; r.state != stateFree && r.index == index {
+	for i := range t.records { // in the order of their indexes
+		r := &t.records[i]
+		if r.state != stateFree && r.index == index {
 			index++
 		}
 	}
 	return index
 }
 
-// write writes the header before the record. A process that is killed between the two has only
-// wasted its ticket. In the other order the next process would get the same ticket.
+// write writes the header and then the record. A record without an index gets the first free one. A
+// process that is killed between the two writes has only wasted its ticket. In the other order the
+// next process would get the same ticket.
 func (f *lockFile) write(t *table, r *record) error {
 	if r.index == noIndex {
 		r.index = t.firstFree()
@@ -274,7 +290,7 @@ func (f *lockFile) clear(r *record) error {
 func recordOffset(index int) int64 { return pageSize + int64(index)*recordSize }
 
 // reset makes the file a new, empty table. It writes all bytes, so that later runs need no space on
-// a full disk. It writes the header last, so that the next user repeats a reset that was
+// a full disk. It writes the header last, so that the next process repeats a reset that was
 // interrupted.
 func (f *lockFile) reset(name string) (*table, error) {
 	if f.stat.Size > firstSize {

@@ -13,19 +13,22 @@ import (
 	"golock/locks"
 )
 
-// gateWait limits the wait for the gate if a stopped process is inside, gateLimit if a slow process
-// is inside. Entries of the queue wait without a limit.
+// The gate is a lock that a process has while it reads or changes the table, for microseconds.
+// gateWait limits the wait for a stopped process that has the gate locked, gateLimit that for a slow
+// one.
 const (
 	gateWait  = time.Second
 	gateLimit = 10 * time.Second
-	forever   = time.Duration(0)
-	notAtAll  = time.Duration(-1)
+
+	// These limits have a special meaning. A waiter waits forever.
+	forever  = time.Duration(0)
+	notAtAll = time.Duration(-1)
 )
 
-// gate locks the table; with F_RDLCK only to read it. A process is inside for microseconds. With a
-// limit, gate fails if a process is stopped inside, and names it if it can be found. With a limit of
-// notAtAll, gate returns ErrWouldBlock if a process is inside.
-func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) error {
+// lockGate locks the gate; with F_RDLCK only to read the table. Unless limit is forever, it fails if
+// the process that has the gate locked is stopped, or if the table does not change for so long. It
+// names that process if it can be found. With notAtAll it returns ErrWouldBlock instead of waiting.
+func (f *lockFile) lockGate(ctx context.Context, kind int16, limit time.Duration) error {
 	err := setLock(f.fd, kind, gateByte)
 	switch {
 	case err == nil:
@@ -37,14 +40,14 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 	case limit == notAtAll:
 		return locks.ErrWouldBlock
 	}
-	got, gone := make(chan error), make(chan struct{})
-	defer close(gone)
+	got, hasReturned := make(chan error), make(chan struct{})
+	defer close(hasReturned)
 	f.lockLater(kind, gateByte, func(err error) {
 		select {
 		case got <- err:
-		case <-gone:
+		case <-hasReturned:
 			if err == nil {
-				f.openGate()
+				f.unlockGate()
 			}
 		}
 	})
@@ -62,15 +65,14 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 			return ctx.Err()
 		case <-tick:
 		}
-		// If other processes get through the gate, it is only crowded.
 		counters := f.counters()
-		if counters != lastCounters {
+		if counters != lastCounters { // other processes change the table, so none is stuck
 			stuck, lastCounters = 0, counters
 			continue
 		}
 		stuck += gateWait
-		who, stopped := f.gateHolder()
-		if stopped {
+		who, isStopped := f.gateHolder()
+		if isStopped {
 			return &locks.PathError{Path: f.path, Err: fmt.Errorf("process %s is stopped while it changes this file; continue or end it", who)}
 		}
 		if stuck >= limit {
@@ -79,7 +81,7 @@ func (f *lockFile) gate(ctx context.Context, kind int16, limit time.Duration) er
 	}
 }
 
-func (f *lockFile) openGate() { _ = setLock(f.fd, unix.F_UNLCK, gateByte) }
+func (f *lockFile) unlockGate() { _ = setLock(f.fd, unix.F_UNLCK, gateByte) }
 
 // counters returns the header fields that change whenever an entry joins or leaves the queue.
 func (f *lockFile) counters() (text [headerCounters]byte) {
@@ -87,18 +89,19 @@ func (f *lockFile) counters() (text [headerCounters]byte) {
 	return text
 }
 
-// gateHolder searches for the process that is inside the gate. The search is long, so only one of
-// the waiting processes does it at a time.
-func (f *lockFile) gateHolder() (who string, stopped bool) {
+// gateHolder searches for the process that has the gate locked, and reports whether it is stopped.
+// The search is long, so only one of the waiting processes does it at a time.
+func (f *lockFile) gateHolder() (who string, isStopped bool) {
 	const unknown = "another process"
-	if err := setLock(f.fd, unix.F_WRLCK, searchByte); err == unix.EAGAIN || err == unix.EACCES {
-		return unknown, false // a lock for writing fails on a descriptor that is open only for reading
+	err := setLock(f.fd, unix.F_WRLCK, searchByte)
+	if err == unix.EAGAIN || err == unix.EACCES { // it fails in another way on a descriptor that is open only for reading
+		return unknown, false
 	}
 	defer func() { _ = setLock(f.fd, unix.F_UNLCK, searchByte) }()
 	inode, gate := ":"+strconv.FormatUint(f.stat.Ino, 10), strconv.FormatInt(gateByte, 10)
 	for _, pid := range procfs.PIDs() {
-		has, _ := hasLock(pid, func(l procfs.Lock) bool { return l.Start == gate && strings.HasSuffix(l.File, inode) })
-		if has {
+		isInside, _ := hasLock(pid, func(l procfs.Lock) bool { return l.Start == gate && strings.HasSuffix(l.File, inode) })
+		if isInside {
 			s, _ := procfs.ReadStat(pid)
 			return strconv.Itoa(pid), s.Stopped()
 		}
@@ -106,14 +109,14 @@ func (f *lockFile) gateHolder() (who string, stopped bool) {
 	return unknown, false
 }
 
-// hasLock reports whether a process has a description open that has this lock. The kernel shows no
-// owner of an open file description lock, but lists the lock with each descriptor. An error says
-// that the descriptors cannot be read.
-func hasLock(pid int, is func(procfs.Lock) bool) (bool, error) {
+// hasLock reports whether a process has a description open with a lock that isWanted accepts. The
+// kernel shows no owner of an open file description lock, but lists the lock with each descriptor.
+// An error says that the descriptors cannot be read.
+func hasLock(pid int, isWanted func(procfs.Lock) bool) (bool, error) {
 	fds, err := procfs.FDs(pid)
 	for _, fd := range fds {
 		for _, l := range procfs.FDLocks(pid, fd) {
-			if l.Kind == "OFDLCK" && !l.Waiting && is(l) {
+			if l.Kind == "OFDLCK" && !l.Waiting && isWanted(l) {
 				return true, nil
 			}
 		}

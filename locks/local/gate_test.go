@@ -46,7 +46,7 @@ func TestRunningProcessInsideGateIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := New(t.TempDir())
 	c := insideGate(t, s, "x")
-	err := openLock(t, s, "x").gate(background, unix.F_WRLCK, gateWait) // Join allows gateLimit
+	err := openLock(t, s, "x").lockGate(background, unix.F_WRLCK, gateWait) // Join allows gateLimit
 	locktest.ExpectError(t, err, strconv.Itoa(c.PID))
 	done := make(chan error, 1)
 	go func() { done <- serve(s, locktest.NewRequest(t, "x", locktest.NoWait), func() {}) }()
@@ -68,10 +68,10 @@ func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {
 	s := New(t.TempDir())
 	locktest.Release(t, take(t, s, "x"))
 	crowd, newcomer := openLock(t, s, "x"), openLock(t, s, "x")
-	testkit.Must(t, crowd.gate(background, unix.F_WRLCK, forever))
+	testkit.Must(t, crowd.lockGate(background, unix.F_WRLCK, forever))
 	done := make(chan error, 1)
 	const limit = 3 * gateWait // a busy machine may hold the crowd up for some of it
-	go func() { done <- newcomer.gate(background, unix.F_WRLCK, limit) }()
+	go func() { done <- newcomer.lockGate(background, unix.F_WRLCK, limit) }()
 	tab, err := crowd.read()
 	testkit.Must(t, err)
 	for began := time.Now(); time.Since(began) < limit+2*gateWait; {
@@ -83,9 +83,9 @@ func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {
 			testkit.Must(t, crowd.writeAt(tab.encode(), 0))
 		}
 	}
-	crowd.openGate()
+	crowd.unlockGate()
 	testkit.Must(t, <-done)
-	newcomer.openGate()
+	newcomer.unlockGate()
 }
 
 // A waiter in the queue waits for the gate without a limit, and still leaves without delay when it
@@ -119,7 +119,7 @@ func TestGivingUpAtTheGateOpensNoOther(t *testing.T) {
 	f := openLock(t, s, "x")
 	ctx, cancel := context.WithCancel(background)
 	done := make(chan error, 1)
-	go func() { done <- f.gate(ctx, unix.F_WRLCK, gateLimit) }()
+	go func() { done <- f.lockGate(ctx, unix.F_WRLCK, gateLimit) }()
 	testkit.AwaitSleepers(t, lockPath(s.path, "x"), 1)
 	cancel()
 	if err := <-done; err != context.Canceled {
@@ -127,7 +127,7 @@ func TestGivingUpAtTheGateOpensNoOther(t *testing.T) {
 	}
 	f.close()
 
-	testkit.Must(t, openLock(t, s, "y").gate(background, unix.F_WRLCK, gateLimit))
+	testkit.Must(t, openLock(t, s, "y").lockGate(background, unix.F_WRLCK, gateLimit))
 	c.Ask(call{Do: "ungate", Dir: s.path, Name: "x"})
 	testkit.Eventually(t, "the sleeping goroutine ends", func() bool { return f.users.Load() == 0 })
 
@@ -194,7 +194,7 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 	files := openFiles(t) - 2*len(held)
 	joined, err := s.Join(background, locktest.NewRequest(t, "x", locktest.Limit(4)))
 	testkit.Must(t, err)
-	file := joined.(*ticket).place.Load().file
+	file := joined.(*ticket).entry.Load().file
 	granted := make(chan locks.Lease, 1)
 	go func() {
 		l, _ := joined.Wait(background)

@@ -252,9 +252,9 @@ func (st *childState) do(c call, a *answer) (err error) {
 		if st.gates[c.Name], err = d.openFile(c.Name); err != nil {
 			return err
 		}
-		return st.gates[c.Name].gate(background, unix.F_WRLCK, gateLimit)
+		return st.gates[c.Name].lockGate(background, unix.F_WRLCK, gateLimit)
 	case "ungate":
-		st.gates[c.Name].openGate()
+		st.gates[c.Name].unlockGate()
 	case "umask":
 		unix.Umask(c.Number)
 	case "fsize": // the largest file, in bytes

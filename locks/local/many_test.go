@@ -148,7 +148,7 @@ func TestNextOneSleepsUntilSettled(t *testing.T) {
 
 	second := waiters[0].ExpectGrant()
 	queued := func() bool {
-		return openLock(t, s, "x").isLocked(waitByte(second.place.self.ticket), 1)
+		return openLock(t, s, "x").isLocked(waitByte(second.entry.record.ticket), 1)
 	}
 	if !queued() {
 		t.Error("the next one was woken before Settle")

@@ -11,7 +11,7 @@ import (
 
 // networkFS returns the type of the directory's file system if other hosts or mounts see the
 // directory without its kernel locks. Such a file system is shared over a network or with the host
-// of a virtual machine, or mirrors another directory. For other file systems networkFS returns "".
+// of a virtual machine, or mirrors another directory. For any other file system networkFS returns "".
 func networkFS(fd int, path string) (string, error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
@@ -28,11 +28,13 @@ func networkFS(fd int, path string) (string, error) {
 
 // isMirror reports whether a FUSE mount shows another directory, as bindfs does. Its type is
 // fuse.bindfs, or only "fuse" with that directory as source. The kernel keeps locks for each mount,
-// so a lock in one of the two directories does not exclude in the other.
+// so a process that locks in one of the two directories does not see the locks in the other.
 func isMirror(m locks.Mount) bool {
 	var st unix.Stat_t
-	return m.Type == "fuse.bindfs" ||
-		m.Type == "fuse" && strings.HasPrefix(m.Source, "/") && unix.Stat(m.Source, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if m.Type != "fuse" || !strings.HasPrefix(m.Source, "/") {
+		return m.Type == "fuse.bindfs"
+	}
+	return unix.Stat(m.Source, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
 // networkMagic returns the name of a file system from its number in statfs(2).
@@ -62,7 +64,7 @@ func networkMagic(magic uint32) string {
 }
 
 // isNetworkFUSE reports whether a type of FUSE file system reaches over a network, or to the host
-// of a virtual machine. (virtiofs has the number of FUSE.) Other types are allowed, because many
+// of a virtual machine. statfs(2) shows virtiofs as FUSE. Other types are allowed, because many
 // containers have one as their root.
 func isNetworkFUSE(fsType string) bool {
 	known := []string{

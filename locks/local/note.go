@@ -6,14 +6,13 @@ import (
 	"golock/locks"
 )
 
-// record.extra consists of words of the form KEY=VALUE, each ended by a zero. A version of golock keeps the
-// words that it does not know.
+// record.extra consists of words of the form KEY=VALUE, each ended by a zero. A golock that writes a record
+// again keeps the words that it does not know.
 
-// noteWord begins the word that says why an entry is there (locks.Request.Note), nextWord the one that says
-// which name its run takes next (locks.Request.Next).
+// These are the beginnings of the words.
 const (
-	noteWord = "note="
-	nextWord = "next="
+	noteWord = "note=" // why the entry is there (locks.Request.Note)
+	nextWord = "next=" // which name the run takes next (locks.Request.Next)
 )
 
 // extraOf returns the text of record.extra for a request.
@@ -27,10 +26,11 @@ func extraOf(r *locks.Request) (extra string) {
 	return extra
 }
 
-// word returns the value of a word of a record, or "" if it has none. A full record has no room for any.
-func (r *record) word(key string) string {
+// word returns the value of the word that begins with a text, or "" if the record has no such word. A full
+// record has no room for words.
+func (r *record) word(begin string) string {
 	for word := range strings.SplitSeq(r.extra, "\x00") {
-		if value, found := strings.CutPrefix(word, key); found {
+		if value, found := strings.CutPrefix(word, begin); found {
 			return value
 		}
 	}

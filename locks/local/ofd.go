@@ -7,16 +7,16 @@ import (
 )
 
 // Open file description locks (fcntl(2), F_OFD_SETLK) belong to the open file. The kernel drops
-// them with its last descriptor, in whatever process that is and however the process ends.
+// them when its last descriptor is closed, which any process may have inherited.
 //
 // The locked bytes are far beyond the end of the file. Bytes with different meanings are never
 // neighbours, because the kernel merges adjacent ranges of one description.
 const (
-	searchByte = 1 << 58 // locked for writing while a process searches for the one inside the gate
-	gateByte   = 1 << 59 // locked for writing while a process reads and changes the table
-	waitBase   = 1 << 60 // + 4 x ticket: locked while that ticket waits
-	holdBase   = waitBase + 2
-	pathBase   = 1 << 61 // + 60 bits of a hash: a holder opened the file in that place
+	searchByte = 1 << 58      // locked for writing while a process searches for the one that has the gate locked
+	gateByte   = 1 << 59      // locked for writing while a process reads and changes the table
+	waitBase   = 1 << 60      // + 4 x ticket: locked while that ticket waits
+	holdBase   = waitBase + 2 // + 4 x ticket: locked while that ticket holds
+	pathBase   = 1 << 61      // + 60 bits of a hash of a location: locked for reading by every holder (removed.go)
 )
 
 // maxTicket keeps the bytes of all tickets between waitBase and pathBase.
@@ -50,18 +50,18 @@ func (f *lockFile) lockLater(kind int16, at int64, got func(error)) {
 	}()
 }
 
-// isLocked reports whether another description has a write lock in the range. It tests with a read
-// lock on purpose: waiters take read locks for a moment when they wake, and these must not make a
-// dead holder look alive. The test should not fail, because the kernel has just locked the gate. If it
-// does, the range counts as locked, so that no live entry is taken for dead.
+// isLocked reports whether another description has a write lock in the range. A read lock does not
+// count: waiters take read locks for a moment when they wake, and these must not make a dead holder
+// look alive. The test should not fail, because the kernel has just locked the gate. If it fails, the
+// range counts as locked, so that no live entry is taken for dead.
 func (f *lockFile) isLocked(start, length int64) bool {
-	lk := unix.Flock_t{Type: unix.F_RDLCK, Start: start, Len: length}
+	lk := unix.Flock_t{Type: unix.F_RDLCK, Start: start, Len: length} // only write locks conflict with a read lock
 	err := fcntlLock(f.fd, unix.F_OFD_GETLK, &lk)
 	return err != nil || lk.Type != unix.F_UNLCK
 }
 
-// isReadLocked reports whether another description has a lock of any kind on a byte.
-func (f *lockFile) isReadLocked(at int64) bool {
+// isLockedAtAll reports whether another description has a read lock or a write lock on a byte.
+func (f *lockFile) isLockedAtAll(at int64) bool {
 	lk := unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1}
 	err := fcntlLock(f.fd, unix.F_OFD_GETLK, &lk)
 	return err != nil || lk.Type != unix.F_UNLCK
@@ -70,7 +70,8 @@ func (f *lockFile) isReadLocked(at int64) bool {
 // isUsed reports whether any entry waits or holds.
 func (f *lockFile) isUsed() bool { return f.isLocked(waitBase, pathBase-waitBase) }
 
-// isLive reports whether the entry of a record waits or holds. A hold is enough.
+// isLive reports whether the entry of a record waits or holds. A slot that only a hold keeps is live
+// too. isLive sets holdLeft and onlyHold of the record.
 func (f *lockFile) isLive(r *record) bool {
 	locked := f.isLocked(r.lockByte(), 1)
 	r.holdLeft = 0

@@ -87,11 +87,11 @@ func TestSlotOwners(t *testing.T) {
 	l := take(t, s, "x", locktest.Limit(2))
 	other := take(t, s, "x", locktest.Limit(2))
 	f := openLock(t, s, "x")
-	testkit.Must(t, f.gate(background, unix.F_WRLCK, gateLimit))
+	testkit.Must(t, f.lockGate(background, unix.F_WRLCK, gateLimit))
 	file := f.kernelName()
-	f.openGate()
+	f.unlockGate()
 	owns := func(pid int, file string, l *lease) bool {
-		has, _ := (&victim{record: l.place.self, kernelName: file}).owns(pid)
+		has, _ := (&victim{record: l.entry.record, kernelName: file}).owns(pid)
 		return has
 	}
 	if !owns(os.Getpid(), file, l) || !owns(os.Getpid(), file, other) {

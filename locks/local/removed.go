@@ -15,40 +15,40 @@ import (
 )
 
 // There must not be two holders when a lock file is removed while a process holds its lock. So
-// every holder has read locks on bytes that stand for the place of the file. Before the first
-// admission from a new file, golock looks for such a lock on another file of the same device. That
-// file was removed and is still in use.
+// every holder has read locks on the path bytes, which stand for the location of the file. Before
+// the first grant in a new file, golock looks for such a lock on another file of the same device.
+// That file was removed and is still in use.
 
-// pathLocks returns these bytes. One stands for the place of the directory, because a directory
-// that was removed and made again is at the same place. One stands for the directory itself, in
-// which the file may be made again.
+// pathBytes are the bytes that a holder of a name locks for reading. The first one stands for the
+// location of the directory: a directory that was removed and made again has the same location. The
+// second one stands for the directory itself, in which only the file was made again.
 //
-// The path does not identify the place. Two containers have different directories at the same path,
-// and a directory has several paths by mounts and links. The place is the parent directory and the
-// name in it. A directory that is mounted by itself shows no parent, so its place is its path in
-// its file system.
-type pathLocks [2]int64
+// The path does not identify the location. Two containers have different directories at the same
+// path, and a directory has several paths by mounts and links. The location is the parent directory
+// and the name in it. A directory that is mounted by itself shows no parent, so its location is its
+// path in its file system.
+type pathBytes [2]int64
 
-func (d *directory) pathLocks(name string) pathLocks {
-	place := d.mountedPlace()
+func (d *directory) pathBytes(name string) pathBytes {
+	location := d.locationInFileSystem()
 	if !d.isMountRoot() {
-		place = d.placeInParent()
+		location = d.locationInParent()
 	}
 	itself := fmt.Sprintf("%x:%d", d.stat.Dev, d.stat.Ino)
-	return pathLocks{pathByte(place, name), pathByte(itself, name)}
+	return pathBytes{pathByte(location, name), pathByte(itself, name)}
 }
 
-// placesElsewhere returns the bytes that other golocks may have locked for a file that was removed
-// here. They are the bytes of pathLocks, and the byte by which a container knows the directory if
-// it is mounted there.
-func (d *directory) placesElsewhere(name string) []int64 {
-	at := d.pathLocks(name)
-	return []int64{at[0], at[1], pathByte(d.mountedPlace(), name)}
+// pathBytesOfAll returns the bytes that golocks may have locked for a file that was removed from this
+// directory: the pathBytes of this process, and the byte for the location that the directory has in a
+// container into which it is mounted.
+func (d *directory) pathBytesOfAll(name string) []int64 {
+	at := d.pathBytes(name)
+	return []int64{at[0], at[1], pathByte(d.locationInFileSystem(), name)}
 }
 
-func pathByte(place, name string) int64 {
+func pathByte(location, name string) int64 {
 	h := fnv.New64a()
-	h.Write([]byte(place + "/" + fileName(name)))
+	h.Write([]byte(location + "/" + fileName(name)))
 	return pathBase + int64(h.Sum64()>>4)
 }
 
@@ -63,7 +63,7 @@ func (d *directory) isMountRoot() bool {
 	return err == nil && m.Point == d.path
 }
 
-func (d *directory) placeInParent() string {
+func (d *directory) locationInParent() string {
 	var parent unix.Stat_t
 	if unix.Fstatat(d.fd, "..", &parent, 0) != nil {
 		return d.path
@@ -71,10 +71,10 @@ func (d *directory) placeInParent() string {
 	return fmt.Sprintf("%x:%d/%s", parent.Dev, parent.Ino, filepath.Base(d.path))
 }
 
-// mountedPlace returns the path of the directory in its file system, which is the same in all
+// locationInFileSystem returns the path of the directory in its file system, which is the same in all
 // mounts and mount namespaces. In a chroot whose root is not a mount that path is not known, and
-// mountedPlace returns the path of the directory.
-func (d *directory) mountedPlace() string {
+// locationInFileSystem returns the path of the directory.
+func (d *directory) locationInFileSystem() string {
 	m, err := locks.MountOf(d.path)
 	if err != nil {
 		return d.path
@@ -88,26 +88,27 @@ func (d *directory) mountedPlace() string {
 
 // pathMark stands for this file under this path. A copy of the file, or a file that was moved here,
 // has another mark and is checked anew.
-func (p *place) pathMark() uint64 { return uint64(p.pathLocks[0]) ^ p.file.stat.Ino }
+func (e *entry) pathMark() uint64 { return uint64(e.pathBytes[0]) ^ e.file.stat.Ino }
 
-// whyRemoved is the reason for which a newcomer has to wait for such a holder.
+// whyRemoved is the reason that a newcomer gets if the holders of a removed file are in its way.
 const whyRemoved = "its lock file was removed while it was held, and that holder is still there"
 
-// lockedElsewhere reports whether another file than own, on the same device, has a lock on one of
-// the bytes. Without /proc it reports false. It reads a long list twice, because the list may lack
-// a lock.
-func lockedElsewhere(own string, at []int64, list func() []procfs.Lock) bool {
+// isLockedElsewhere reports whether another file than own, on the same device, has a lock on one of
+// the bytes. own is a name as kernelName returns it. Without /proc isLockedElsewhere reports false. It
+// reads a long list four times, because each reading may lack a lock.
+func isLockedElsewhere(own string, bytes []int64, list func() []procfs.Lock) bool {
 	device := own[:strings.LastIndexByte(own, ':')+1]
 	var starts []string
-	for _, b := range at {
+	for _, b := range bytes {
 		starts = append(starts, strconv.FormatInt(b, 10))
+	}
+	isElsewhere := func(l procfs.Lock) bool {
+		isOther := l.File != own && strings.HasPrefix(l.File, device)
+		return isOther && l.Kind == "OFDLCK" && !l.Waiting && slices.Contains(starts, l.Start)
 	}
 	for range 4 {
 		all := list()
-		if slices.ContainsFunc(all, func(l procfs.Lock) bool {
-			return l.Kind == "OFDLCK" && !l.Waiting && slices.Contains(starts, l.Start) &&
-				l.File != own && strings.HasPrefix(l.File, device)
-		}) {
+		if slices.ContainsFunc(all, isElsewhere) {
 			return true
 		}
 		if len(all) < procfs.WholeList {
@@ -117,8 +118,8 @@ func lockedElsewhere(own string, at []int64, list func() []procfs.Lock) bool {
 	return false
 }
 
-// kernelName returns the name of the file of f in the kernel's lists. It is read from the entry of
-// our own gate, because on overlayfs and btrfs stat(2) shows another device.
+// kernelName returns the name of the file in the kernel's lists of locks. It reads the line of the
+// gate, which this process has locked, because on overlayfs and btrfs stat(2) shows another device.
 func (f *lockFile) kernelName() string {
 	gate := strconv.FormatInt(gateByte, 10)
 	for _, l := range procfs.FDLocks(0, f.fd) {

@@ -201,7 +201,7 @@ func TestLockListIsReadRight(t *testing.T) {
 		{"never there", [][]procfs.Lock{long, long, long, long}, false, 4},
 	} {
 		asked := 0
-		got := lockedElsewhere("fe:00:5", []int64{99, 97}, func() []procfs.Lock {
+		got := isLockedElsewhere("fe:00:5", []int64{99, 97}, func() []procfs.Lock {
 			asked++
 			return tt.readings[min(asked, len(tt.readings))-1]
 		})

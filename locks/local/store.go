@@ -1,5 +1,5 @@
 // Package local keeps locks in the kernel of one machine. Each name has a file, with open file
-// description locks on bytes far beyond its end, and a table of those who hold and wait.
+// description locks on bytes far beyond its end, and a table of its holders and waiters.
 //
 // The order is strict, no clock decides, and waiters sleep in the kernel. The kernel releases a
 // slot however a process ends. A slot stays taken as long as any process lives that inherited the
@@ -62,7 +62,11 @@ func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error)
 
 // newRecord describes a request of this process.
 func (s *Store) newRecord(r locks.Request, c clock) record {
-	self := record{index: noIndex, extra: extraOf(&r), command: strings.Join(append(slices.Clone(r.Command), ""), "\x00"), stored: stored{
+	var command strings.Builder
+	for _, word := range r.Command {
+		command.WriteString(word + "\x00")
+	}
+	self := record{index: noIndex, extra: extraOf(&r), command: command.String(), stored: stored{
 		id: r.Ref.ID, uid: uint32(s.roots.euid), pid: uint32(os.Getpid()), pidNS: procfs.Namespace("pid"),
 		weight: uint32(r.Claim.Weight), max: uint32(r.Claim.Max), priority: int32(r.Claim.Priority),
 		since:   time.Now().UnixMicro(),
@@ -80,31 +84,32 @@ func (s *Store) newRecord(r locks.Request, c clock) record {
 // the directory stays marked as in use. With a hold, the record keeps the slot after the release.
 type lease struct {
 	*kernel.Lease
-	place *place
+	entry *entry
 }
 
 // Evicted implements locks.Lease.
-func (l *lease) Evicted() error { return l.place.evicted() }
+func (l *lease) Evicted() error { return l.entry.evicted() }
 
 // Hold implements locks.Lease.
 func (l *lease) Hold(ctx context.Context) error {
-	p := l.place
-	if p.request.LaterHold() == 0 {
+	e := l.entry
+	if e.request.LaterHold() == 0 {
 		return nil
 	}
-	f := p.file
+	f := e.file
 	if f == nil { // it was released
 		return locks.ErrLost
 	}
-	if err := f.gate(ctx, unix.F_WRLCK, gateLimit); err != nil {
+	if err := f.lockGate(ctx, unix.F_WRLCK, gateLimit); err != nil {
 		return err
 	}
-	defer f.openGate()
+	defer f.unlockGate()
 	tab, err := f.read()
 	if err != nil {
 		return &locks.PathError{Path: f.path, Err: err}
 	}
-	at := slices.IndexFunc(tab.records, func(r record) bool { return r.id == p.self.id && r.state == stateHolding })
+	isOwn := func(r record) bool { return r.id == e.record.id && r.state == stateHolding }
+	at := slices.IndexFunc(tab.records, isOwn)
 	if at < 0 {
 		return locks.ErrLost
 	}
@@ -112,26 +117,25 @@ func (l *lease) Hold(ctx context.Context) error {
 	if r.evictor != "" {
 		return &locks.EvictedError{By: r.evictor}
 	}
-	r.beginHold(p.clock.now(), p.request.LaterHold())
+	r.beginHold(e.clock.now(), e.request.LaterHold())
 	return f.writeAt(r.encode(), recordOffset(r.index))
 }
 
-// beginHold begins the hold of a record.
+// beginHold begins the hold of a record in memory.
 func (r *record) beginHold(from locks.Instant, hold time.Duration) {
 	r.holdUntil, r.boot = int64(from.Add(hold)), procfs.BootID()
 }
 
-// unlockWaitByte wakes the next waiter, which looks and sleeps again. The start of the command does
-// not have to wait for that.
+// unlockWaitByte wakes the next waiter, which looks at the holders and sleeps on one of them.
 func (l *lease) unlockWaitByte() {
-	if f := l.place.file; f != nil {
-		_ = setLock(f.fd, unix.F_UNLCK, waitByte(l.place.self.ticket))
+	if f := l.entry.file; f != nil {
+		_ = setLock(f.fd, unix.F_UNLCK, waitByte(l.entry.record.ticket))
 	}
 }
 
 // Forget implements locks.Queue.
 func (s *Store) Forget(_ context.Context, name string) error {
-	d, err := openDirectory(s.path, s.roots, false)
+	d, err := openDirectory(s.path, s.roots, doNotCreate)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func TestSweepOfReplacedFile(t *testing.T) {
 	locktest.Release(t, take(t, s, "x"))
 	path := lockPath(s.path, "x")
 	gate := openLock(t, s, "x")
-	testkit.Must(t, gate.gate(background, unix.F_WRLCK, gateLimit))
+	testkit.Must(t, gate.lockGate(background, unix.F_WRLCK, gateLimit))
 	swept := make(chan int)
 	go func() {
 		n, _ := New(s.path).Sweep(background, "", 0)
@@ -103,7 +103,7 @@ func TestSweepOfReplacedFile(t *testing.T) {
 	testkit.AwaitSleepers(t, path, 1)
 	testkit.Must(t, os.Rename(path, path+".old"))
 	l := take(t, s, "x")
-	gate.openGate()
+	gate.unlockGate()
 	if n := <-swept; n != 0 || !testkit.Exists(path) {
 		t.Errorf("%d removed, the file is there: %v", n, testkit.Exists(path))
 	}

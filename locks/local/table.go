@@ -13,23 +13,24 @@ import (
 	"golock/locks"
 )
 
-// A lock file is a page of header, then a record for each entry. Kernel locks say who waits and who
-// holds. A record only describes its entry. A record whose byte is not locked is stale.
+// A lock file is a page of header, then a record for each entry. Kernel locks decide which entries wait
+// and hold. A record only describes its entry. A record whose byte is not locked is stale.
 //
-// Header and records have a checksum each: Adler-32, which needs no tables at the start. None of
-// them crosses a page, so a process that is killed while it writes leaves the old or the new text.
+// The header and each record have a checksum: Adler-32, because a CRC needs tables that take time at
+// the start. None of them crosses a page, so a process that is killed while it writes leaves the old
+// or the new text.
 const (
 	pageSize   = 4096
 	recordSize = 1024
 	format     = 2
 	maxRecords = 1 << 14      // others may fill a file, and it must fit into the memory of its readers
-	firstSize  = 2 * pageSize // the file is written up to here at the start, so that later runs need no disk space
+	firstSize  = 2 * pageSize // bytes of a new file; they are written, so that later runs need no disk space
 
 	magic = "golock\r\n"
 )
 
-// header is the first page. The file has it in the form in which it is in memory, without gaps,
-// because all its readers run on one machine.
+// header is the first page. The file has the bytes that the struct has in memory, which has no gaps:
+// all readers run on one machine.
 type header struct {
 	magic       [len(magic)]byte
 	format      uint32
@@ -39,7 +40,7 @@ type header struct {
 	next        int64  // the next ticket
 	fence       int64  // the last fence
 	checkedPath uint64 // the pathMark under which a removed file was searched for; 0 before the first search
-	name        string // the file has its text
+	name        string // the file has the text itself here
 }
 
 const (
@@ -64,8 +65,8 @@ func (h *header) encode() []byte {
 	return b
 }
 
-// decodeHeader reads the first page. A page that is empty or all zero belongs to a file that has
-// just been made; its header is zero.
+// decodeHeader reads the first page. A page that is empty or all zero belongs to a file that was just
+// made. decodeHeader returns a zero header for it.
 func decodeHeader(b []byte) (h header, err error) {
 	if !slices.ContainsFunc(b[:min(len(b), pageSize)], func(c byte) bool { return c != 0 }) {
 		return h, nil
@@ -84,22 +85,21 @@ func decodeHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// record is an entry of the table. In the file, stored comes first. Then come the slots as ranges
-// (first u16, count-1 u8), the evictor, the extra words (note.go), and the command.
-// Each word of the command ends with a zero.
+// record is a record of the table. In the file, stored comes first. Then come the slots as ranges
+// (first u16, count-1 u8), the evictor, the extra words, and the command.
 type record struct {
 	stored
 	slots   []int
 	evictor string // who evicted the entry; "" if nobody did
-	extra   string // words of the entry (see note.go); they stay when the record is written again, if it has room
+	extra   string // words that say more (note.go); encode drops them all if the record has no room for them
 	command string // the words of the command, each ended by a zero; the text may be cut
 
 	index    int           // the index in the table; noIndex before the record has one
-	holdLeft time.Duration // the rest of the hold, at the time of isLive
+	holdLeft time.Duration // the rest of the hold, when isLive was called
 	onlyHold bool          // no process has the slot any more, only the hold keeps it
 }
 
-// stored is the part of a record that the file has in the form in which it is in memory.
+// stored is the first part of a record. The file has the bytes that the struct has in memory.
 type stored struct {
 	checksum   uint32 // covers the text after it
 	state      uint8
@@ -116,7 +116,7 @@ type stored struct {
 	evictorLen uint16
 	pidNS      uint64
 	written    int64 // when the entry joined, or was granted
-	since      int64 // the same time as written, in us of Unix time
+	since      int64 // the same time as written, in microseconds of Unix time
 	fence      int64
 	holdUntil  int64    // when the hold ends; 0 if only the locked byte keeps the slot
 	boot       [16]byte // the boot in which holdUntil counts
@@ -166,7 +166,7 @@ func (r *record) encode() []byte {
 	r.evictorLen = uint16(copy(b[at:], r.evictor))
 	at += int(r.evictorLen)
 	r.extraLen = 0
-	if len(r.extra) <= len(b)-at { // a later version would take a part of it for the whole
+	if len(r.extra) <= len(b)-at { // a reader would take a part of the words for all of them
 		r.extraLen = uint16(copy(b[at:], r.extra))
 	}
 	at += int(r.extraLen)
@@ -186,9 +186,12 @@ func (r *record) decode(b []byte) error {
 	extra := evictor + int(r.evictorLen)
 	command := extra + int(r.extraLen)
 	end := command + int(r.commandLen)
-	if end > recordSize || r.checksum != adler32.Checksum(b[4:end]) || int(r.replace) >= len(replacements) ||
-		r.state > stateHolding || r.ticket < 0 || r.ticket >= maxTicket ||
-		r.weight < 1 || r.weight > maxUnits || r.max > maxUnits {
+	if end > recordSize || r.checksum != adler32.Checksum(b[4:end]) {
+		return errCorrupt
+	}
+	isKnown := r.state <= stateHolding && int(r.replace) < len(replacements)
+	isInRange := 0 <= r.ticket && r.ticket < maxTicket && 1 <= r.weight && r.weight <= maxUnits && r.max <= maxUnits
+	if !isKnown || !isInRange {
 		return errCorrupt
 	}
 	r.evictor, r.extra, r.command = string(b[evictor:extra]), string(b[extra:command]), string(b[command:end])
@@ -215,12 +218,12 @@ func (r *record) decode(b []byte) error {
 	return nil
 }
 
-// These constants limit the text of commands that a long table keeps in memory, because others may
+// A table of more than manyRecords keeps only a part of each command in memory, because others may
 // have written long ones.
 const (
 	manyRecords  = 1000
-	shortCommand = 128 // bytes
-	fewWords     = 16
+	shortCommand = 128 // bytes of a command that are kept
+	fewWords     = 16  // words of a command that are kept
 )
 
 // cutCommand shortens the command of a record in a long table.

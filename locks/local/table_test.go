@@ -99,7 +99,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	}
 	for _, argv := range [][]string{nil, {""}, {"a"}, {"a", "", "b"}, {"", ""}, {"sh", "-c", "x\ny"}} {
 		r := New("").newRecord(locks.Request{Command: argv}, readClock())
-		if got := new(lockFile).newEntry("x", &r).Command; !reflect.DeepEqual(got, argv) {
+		if got := new(lockFile).describe("x", &r).Command; !reflect.DeepEqual(got, argv) {
 			t.Errorf("%q came back as %q", argv, got)
 		}
 	}

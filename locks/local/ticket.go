@@ -11,18 +11,17 @@ import (
 	"golock/locks"
 )
 
-// ticket is a request, from Join to the grant. It sleeps until the entry in front of it has gone,
-// and looks again.
+// ticket is a request, from Join to the grant.
 type ticket struct {
 	store    *Store
 	request  locks.Request
-	place    atomic.Pointer[place] // atomic because Evicted may be called in another goroutine than Wait
+	entry    atomic.Pointer[entry] // atomic because Evicted may be called in another goroutine than Wait
 	lease    *lease                // set when the slot is granted
 	replaced []locks.Entry
 }
 
 var (
-	// errMoved says that the lock file was removed or replaced, so that the entry has to join again.
+	// errMoved says that the lock file was removed or replaced, so that the ticket has to join again.
 	errMoved = errors.New("the lock file was removed")
 
 	// errDamaged says that the table cannot be read and that entries use it.
@@ -33,20 +32,20 @@ const (
 	// maxMoves limits how often in a row the file may be removed under a newcomer.
 	maxMoves = 100
 
-	// recheck is the time between two looks of the first waiter. The kernel wakes nobody when a hold
-	// is evicted, or when the holders of a removed file have gone. While the table is damaged, all
-	// waiters look so often.
+	// recheck is the time between two attempts of a waiter that the kernel does not wake: the first
+	// waiter, if a hold may be evicted or holders of a removed file are in its way, and all waiters
+	// while the table is damaged.
 	recheck = time.Second
 )
 
 // These methods implement locks.Ticket.
 func (t *ticket) Queued() bool            { return t.lease == nil }
 func (t *ticket) Replaced() []locks.Entry { return t.replaced }
-func (t *ticket) Evicted() error          { return t.place.Load().evicted() }
+func (t *ticket) Evicted() error          { return t.entry.Load().evicted() }
 
-// join takes a place in the file to which the path leads now. It may also take the slot.
+// join makes an entry in the file to which the path leads now. It takes the slot if it is free.
 func (t *ticket) join(ctx context.Context) error {
-	var p *place
+	var e *entry
 	for range maxMoves {
 		d, err := t.store.openForUse()
 		if err != nil {
@@ -55,25 +54,25 @@ func (t *ticket) join(ctx context.Context) error {
 		if d.isMade && t.store.path != "" { // a missing directory is no surprise if it is the default one
 			t.request.TellMade(d.path)
 		}
-		p = &place{
+		e = &entry{
 			request: &t.request, dir: d, path: d.path + "/" + fileName(t.request.Name),
-			pathLocks: d.pathLocks(t.request.Name), asleep: map[int64]bool{}, freed: make(chan error, 1),
+			pathBytes: d.pathBytes(t.request.Name), asleep: map[int64]bool{}, freed: make(chan error, 1),
 		}
-		l, err := p.enter(ctx, t)
-		for _, v := range p.victims {
+		l, err := e.enter(ctx, t)
+		for _, v := range e.victims {
 			_ = v.end() // if the victim cannot be signalled, the newcomer waits for it
 		}
 		if err == nil {
-			t.place.Store(p)
+			t.entry.Store(e)
 			t.lease = l
 			return nil
 		}
-		_ = p.close()
+		_ = e.close()
 		if err != errMoved {
 			return err
 		}
 	}
-	return &locks.PathError{Path: p.path, Err: errors.New("it is removed again and again")}
+	return &locks.PathError{Path: e.path, Err: errors.New("it is removed again and again")}
 }
 
 // Wait implements locks.Ticket.
@@ -82,37 +81,38 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	if err == nil {
 		return t.lease, nil
 	}
-	p := t.place.Load()
-	evicted := p.evicted() // before the place is given up: others may use its record afterwards
-	_ = p.close()
+	e := t.entry.Load()
+	evicted := e.evicted() // before close: after it another process may use the record
+	_ = e.close()
 	if ctx.Err() == nil {
 		return nil, err
 	}
 	if evicted != nil {
 		return nil, evicted
 	}
-	if p.view.removed {
+	if e.obstacles.removedFile {
 		return nil, &locks.BusyError{Name: t.request.Name, Reason: whyRemoved}
 	}
 	return nil, ctx.Err()
 }
 
-// wait moves t forward in the queue until it holds. It begins with what join has seen. If that has
-// changed since, the sleep ends at once.
+// wait sleeps and tries until the ticket has a lease. It first waits for the obstacles that join has
+// found. If they have gone since, that sleep ends at once.
 func (t *ticket) wait(ctx context.Context) error {
 	for t.lease == nil {
-		p := t.place.Load()
-		err := p.sleep(ctx)
+		e := t.entry.Load()
+		err := e.sleep(ctx)
 		if err == nil {
-			t.lease, err = p.lookAgain(ctx)
+			t.lease, err = e.tryAgain(ctx)
 		}
 		if errors.Is(err, errDamaged) { // somebody may mend the table, or its holders may end
-			p.view = view{damaged: true}
+			e.obstacles = obstacles{damaged: true}
 			err = nil
 		}
 		if err == errMoved {
-			if err = t.join(ctx); err == nil {
-				_ = p.close()
+			err = t.join(ctx)
+			if err == nil {
+				_ = e.close()
 			}
 		}
 		if err != nil {
@@ -122,28 +122,35 @@ func (t *ticket) wait(ctx context.Context) error {
 	return nil
 }
 
-// lookAgain looks once, inside the gate. A holder that holds alone leaves the queue only later
-// (Request.Later).
-func (p *place) lookAgain(ctx context.Context) (l *lease, err error) {
-	if err := p.file.gate(ctx, unix.F_WRLCK, forever); err != nil {
+// tryAgain locks the gate and tries to take the slot, after a sleep.
+func (e *entry) tryAgain(ctx context.Context) (l *lease, err error) {
+	if err := e.file.lockGate(ctx, unix.F_WRLCK, forever); err != nil {
 		return nil, err
 	}
 	defer func() {
-		p.file.openGate()
-		switch {
-		case l == nil:
-		case len(p.view.holders) > 0 || p.self.weight != p.self.max:
-			l.unlockWaitByte()
-		default:
-			p.request.DoLater(l.unlockWaitByte)
+		e.file.unlockGate()
+		if l != nil {
+			e.wakeNext(l)
 		}
 	}()
-	tab, err := p.load()
+	tab, err := e.load()
 	if err != nil {
 		return nil, err
 	}
-	if l, err = p.look(tab); err == nil {
-		p.request.TellPlace(p.view.position)
+	l, err = e.tryTake(tab)
+	if err == nil {
+		e.request.TellPlace(e.place)
 	}
 	return l, err
+}
+
+// wakeNext wakes the next waiter. Beside an entry that holds alone the next waiter gets no slot. It only
+// has to sleep on another byte, so the start of the command goes first.
+func (e *entry) wakeNext(l *lease) {
+	holdsAlone := len(e.obstacles.holders) == 0 && e.record.weight == e.record.max
+	if holdsAlone {
+		e.request.DoLater(l.unlockWaitByte)
+	} else {
+		l.unlockWaitByte()
+	}
 }

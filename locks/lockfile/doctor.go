@@ -52,20 +52,20 @@ func (s *Store) Examine(context.Context, time.Duration) ([]locks.Finding, error)
 
 // examineSupport tests the file system: it locks an unnamed file in the same directory.
 func (s *Store) examineSupport(found *locks.Findings, dir string) {
-	fd, unmade := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-	var refused error
-	if unmade == nil {
-		refused = s.setLock(fd, unix.F_WRLCK, false)
+	fd, openErr := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	var lockErr error
+	if openErr == nil {
+		lockErr = s.setLock(fd, unix.F_WRLCK, doNotWait)
 		unix.Close(fd)
 	}
 	found.Judge("locks",
 		locks.Row{
-			When: unmade != nil, Level: locks.OK,
+			When: openErr != nil, Level: locks.OK,
 			What: "not tried: no file without a name can be made in " + dir,
 		},
 		locks.Row{
-			When: refused != nil, Level: locks.Problem,
-			What: fmt.Sprintf("%s locks do not work in %s: %v", s.family, dir, refused),
+			When: lockErr != nil, Level: locks.Problem,
+			What: fmt.Sprintf("%s locks do not work in %s: %v", s.family, dir, lockErr),
 			Why:  "nothing can be locked there",
 			Fix:  "a file on another file system",
 		},
@@ -73,18 +73,18 @@ func (s *Store) examineSupport(found *locks.Findings, dir string) {
 	)
 }
 
-// examineCleaners warns of directories whose old files are removed.
+// examineCleaners warns of directories in which programs remove old files.
 func examineCleaners(found *locks.Findings, dir string) {
-	place := ""
+	cleanedParent := ""
 	for _, cleaned := range []string{"/tmp", "/var/tmp"} {
 		if dir == cleaned || strings.HasPrefix(dir, cleaned+"/") {
-			place = cleaned
+			cleanedParent = cleaned
 		}
 	}
 	found.Judge("cleaners",
 		locks.Row{
-			When: place != "", Level: locks.Note,
-			What: "what lies in " + place + " is removed by age (systemd-tmpfiles, tmpreaper)",
+			When: cleanedParent != "", Level: locks.Note,
+			What: "what lies in " + cleanedParent + " is removed by age (systemd-tmpfiles, tmpreaper)",
 			Why:  "if a lock file is removed while it is held, a second run can start",
 			Fix:  "a file in /run or /run/lock",
 		},
@@ -92,8 +92,8 @@ func examineCleaners(found *locks.Findings, dir string) {
 	)
 }
 
-// shared has the types of file systems that other machines may use, except NFS and FUSE.
-var shared = []string{"cifs", "smb3", "9p", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "fakeowner"}
+// sharedTypes are the types of file systems that other machines may use, except NFS and FUSE.
+var sharedTypes = []string{"cifs", "smb3", "9p", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "fakeowner"}
 
 // examineMount examines who else may use the file system.
 func examineMount(found *locks.Findings, m locks.Mount) {
@@ -109,7 +109,7 @@ func examineMount(found *locks.Findings, m locks.Mount) {
 		},
 		locks.Row{When: isNFS, Level: locks.Note, What: what, Why: ofServer, Fix: fixNFS},
 		locks.Row{
-			When:  strings.HasPrefix(m.Type, "fuse") || slices.Contains(shared, m.Type),
+			When:  strings.HasPrefix(m.Type, "fuse") || slices.Contains(sharedTypes, m.Type),
 			Level: locks.Note, What: what,
 			Why: "golock does not know whether other machines, the host of a virtual machine, or who uses " +
 				"the directory behind a mirror (bindfs) see these locks",

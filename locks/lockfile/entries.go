@@ -20,28 +20,30 @@ import (
 // user has, it does not even tell the process. Waiters are in the order of the kernel.
 func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 	var st unix.Stat_t
-	if err := unix.Stat(s.path, &st); err == unix.ENOENT {
+	err := unix.Stat(s.path, &st)
+	if err == unix.ENOENT {
 		return nil, nil
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, &locks.PathError{Op: "stat", Path: s.path, Err: err}
 	}
 	carried := s.search(&st)
 	holders, takers := holdersOf(carried)
 	file := fileName(&st)
 	for _, lock := range carried {
-		file = lock.File
+		file = lock.File // the kernel's name of the file, which can differ from that of stat(2)
 	}
 	// The kernel's list also has waiters, and holders whose descriptors this user may not read.
 	var waiters []locks.Entry
-	// Locks without a PID may be those of holders that were found by their descriptors. unseen counts the
-	// ones beyond that number.
+	// Locks without a PID may be those of holders that were found by their descriptors. unseen is the
+	// number of locks beyond those; as long as it is not positive, such a lock has an entry already.
 	unseen := -len(holders)
 	waitsOfCaller := int(s.waiting.Load())
 	for _, lock := range s.listed(file) {
 		e := newEntry(lock)
 		switch {
 		case lock.Waiting && waitsOfCaller > 0 && (lock.PID == os.Getpid() || lock.PID < 0):
-			waitsOfCaller-- // the process that asks has given up waiting
+			waitsOfCaller-- // a goroutine of this process that has given up waiting; it is no entry
 		case lock.Waiting:
 			e.Position = len(waiters) + 1
 			kernel.Describe(&e, max(lock.PID, 0))
@@ -67,36 +69,48 @@ func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 }
 
 // search finds the processes whose descriptors carry a lock, as far as this user may read their
-// descriptors. First it looks at the processes that took the locks in the kernel's list. If not all
-// of these still have their lock, it looks at all processes, which takes long. In a container the
-// kernel does not list a shared lock whose taker is dead.
+// descriptors. First it examines the processes that took the locks in the kernel's list. If one of
+// them is not known, or does not carry its lock any more, search examines all processes, which takes
+// long: another process has inherited that lock. It does so for an empty list too: in a container the
+// kernel does not list a shared lock if the process that took it is dead.
 func (s *Store) search(st *unix.Stat_t) (carried map[int]procfs.Lock) {
 	carried = map[int]procfs.Lock{}
-	carries := func(pid int) bool {
-		all, _ := s.locksOf(pid, st)
-		if len(all) > 0 {
-			carried[pid] = all[0]
-		}
-		return len(all) > 0
-	}
-	isHeir := func(l procfs.Lock) bool { return !l.Waiting && (l.PID <= 0 || !carries(l.PID)) }
 	list := s.listed(fileName(st))
-	if len(list) == 0 || slices.ContainsFunc(list, isHeir) {
+	isComplete := len(list) > 0
+	for _, l := range list {
+		if l.Waiting {
+			continue
+		}
+		if l.PID <= 0 || !s.noteCarried(carried, l.PID, st) {
+			isComplete = false
+			break
+		}
+	}
+	if !isComplete {
 		for _, pid := range procfs.PIDs() {
-			carries(pid)
+			s.noteCarried(carried, pid, st)
 		}
 	}
 	return carried
 }
 
-// listed returns the locks on a file that the kernel lists.
-func (s *Store) listed(file string) []procfs.Lock {
-	return once(slices.DeleteFunc(s.ofFamily(procfs.Locks()), func(l procfs.Lock) bool { return l.File != file }))
+// noteCarried adds the lock of a process to carried, by its PID, and reports whether it has one.
+func (s *Store) noteCarried(carried map[int]procfs.Lock, pid int, st *unix.Stat_t) bool {
+	all, _ := s.locksOf(pid, st)
+	if len(all) > 0 {
+		carried[pid] = all[0]
+	}
+	return len(all) > 0
 }
 
-// once removes duplicates of an exclusive lock and its waiters, which a list that was read in
-// pieces can have.
-func once(list []procfs.Lock) []procfs.Lock {
+// listed returns the locks on a file that the kernel lists.
+func (s *Store) listed(file string) []procfs.Lock {
+	return withoutRepeats(slices.DeleteFunc(s.ofFamily(procfs.Locks()), func(l procfs.Lock) bool { return l.File != file }))
+}
+
+// withoutRepeats cuts the list off where an exclusive lock begins a second time with its waiters: a
+// list that was read in pieces can repeat them.
+func withoutRepeats(list []procfs.Lock) []procfs.Lock {
 	for i, lock := range list {
 		if i > 0 && !lock.Waiting && !lock.Shared {
 			return list[:i]
@@ -109,7 +123,7 @@ func once(list []procfs.Lock) []procfs.Lock {
 func (s *Store) locksOf(pid int, st *unix.Stat_t) (found []procfs.Lock, err error) {
 	fds, err := procfs.FDs(pid)
 	for _, fd := range fds {
-		// stat(2) waits for a server that does not answer, so only what the kernel knows is read
+		// stat(2) would wait for a file server that does not answer. This call reads only what the kernel knows.
 		var file unix.Statx_t
 		err := unix.Statx(unix.AT_FDCWD, fmt.Sprintf("%s/fd/%d", procfs.Dir(pid), fd), unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &file)
 		if err == nil && file.Ino == st.Ino && unix.Mkdev(file.Dev_major, file.Dev_minor) == uint64(st.Dev) {
@@ -119,8 +133,8 @@ func (s *Store) locksOf(pid int, st *unix.Stat_t) (found []procfs.Lock, err erro
 	return found, err
 }
 
-// holdersOf returns the locks that were found by descriptors, each once. takers are the processes
-// that took them.
+// holdersOf returns the holders of the locks that search has found. Several processes may carry a lock,
+// but it has one holder. takers has the PIDs of the processes that took the locks.
 func holdersOf(carried map[int]procfs.Lock) (holders []locks.Entry, takers map[int]bool) {
 	takers = map[int]bool{}
 	pids := slices.Sorted(maps.Keys(carried))
@@ -146,6 +160,7 @@ func holdersOf(carried map[int]procfs.Lock) (holders []locks.Entry, takers map[i
 	return holders, takers
 }
 
+// newEntry makes the entry of a lock, without what concerns its process.
 func newEntry(lock procfs.Lock) locks.Entry {
 	e := locks.Entry{State: locks.Holding, Claim: locks.Claim{Weight: 1, Max: 1}}
 	if lock.Waiting {

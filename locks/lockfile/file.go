@@ -12,26 +12,39 @@ import (
 	"golock/locks/kernel"
 )
 
-// openFile never blocks on a FIFO. It gives a new file the mode that flock(1) gives.
+// openFile opens a file, and never blocks on a FIFO. It gives a new file the mode that flock(1) gives.
 func openFile(path string, flags int) (fd int, err error) {
 	return eintr.Get(func() (int, error) {
 		return unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0o666)
 	})
 }
 
-// setLock locks the whole file, whatever its later length. With F_UNLCK it unlocks the file.
+// setLock locks the whole file, also the part by which it grows later. kind is F_RDLCK, F_WRLCK or
+// F_UNLCK, which unlocks the file.
 func (f Family) setLock(fd int, kind int16, wait bool) error {
-	how := map[int16]int{unix.F_RDLCK: unix.LOCK_SH, unix.F_WRLCK: unix.LOCK_EX, unix.F_UNLCK: unix.LOCK_UN}[kind]
-	command := unix.F_OFD_SETLKW
-	if !wait {
-		how, command = how|unix.LOCK_NB, unix.F_OFD_SETLK
-	}
-	return eintr.Repeat(func() error {
-		if f == Flock {
-			return unix.Flock(fd, how)
+	if f == Flock {
+		how := flockOperation(kind)
+		if !wait {
+			how |= unix.LOCK_NB
 		}
-		return unix.FcntlFlock(uintptr(fd), command, &unix.Flock_t{Type: kind})
-	})
+		return eintr.Repeat(func() error { return unix.Flock(fd, how) })
+	}
+	command := unix.F_OFD_SETLK
+	if wait {
+		command = unix.F_OFD_SETLKW
+	}
+	return eintr.Repeat(func() error { return unix.FcntlFlock(uintptr(fd), command, &unix.Flock_t{Type: kind}) })
+}
+
+// flockOperation returns the operation of flock(2) for a kind of lock of fcntl(2).
+func flockOperation(kind int16) int {
+	switch kind {
+	case unix.F_RDLCK:
+		return unix.LOCK_SH
+	case unix.F_WRLCK:
+		return unix.LOCK_EX
+	}
+	return unix.LOCK_UN
 }
 
 // maxMoves limits how often in a row the file may be removed or replaced while it is being locked.
@@ -44,9 +57,9 @@ func (s *Store) lock(kind int16, wait bool) (int, error) {
 	if s.family == Fcntl && kind == unix.F_WRLCK {
 		access = unix.O_RDWR // an exclusive lock needs a descriptor for writing (fcntl(2))
 	}
-	var file, now unix.Stat_t
+	var opened, atPath unix.Stat_t
 	for range maxMoves {
-		fd, err := s.open(access, &file)
+		fd, err := s.open(access, &opened)
 		if err == unix.EEXIST {
 			continue // another process has just made the file
 		}
@@ -56,15 +69,16 @@ func (s *Store) lock(kind int16, wait bool) (int, error) {
 		s.waiting.Add(1)
 		err = s.setLock(fd, kind, wait)
 		s.waiting.Add(-1)
-		// If it cannot be checked that the path still leads to the file, the next open reports why.
-		if err == nil && unix.Stat(s.path, &now) == nil && kernel.SameFile(&now, &file) {
+		if err == nil && unix.Stat(s.path, &atPath) == nil && kernel.SameFile(&atPath, &opened) {
 			return fd, nil
 		}
 		unix.Close(fd)
+		// If no call failed, the path leads to another file now, or stat(2) has failed: then the next open
+		// reports why.
 		switch {
 		case (err == unix.EBADF || err == unix.EIO) && access == unix.O_RDONLY && kind == unix.F_WRLCK:
-			// On NFS version 4 a flock is a record lock, which needs a descriptor for writing. flock(1) does
-			// the same.
+			// On NFS version 4 a flock is a record lock, which needs a descriptor for writing. flock(1) opens
+			// the file again for writing, too.
 			access = unix.O_RDWR
 		case err == unix.EWOULDBLOCK || err == unix.EACCES:
 			return -1, kernel.ErrTaken
@@ -87,9 +101,9 @@ func (s *Store) lockError(err error) error {
 }
 
 // open opens the file, and makes it if it does not exist. It sets O_CREAT only then, because in a
-// sticky directory fs.protected_regular forbids O_CREAT for files of other users (proc(5)). EEXIST
-// says that another process has made or replaced the file meanwhile. st receives the result of
-// stat(2).
+// sticky directory fs.protected_regular forbids O_CREAT for files of other users (proc(5)). The error
+// EEXIST says that another process has made or replaced the file meanwhile. st receives the result of
+// fstat(2).
 func (s *Store) open(access int, st *unix.Stat_t) (int, error) {
 	create := unix.O_CREAT | unix.O_EXCL
 	if unix.Lstat(s.path, st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
@@ -101,7 +115,7 @@ func (s *Store) open(access int, st *unix.Stat_t) (int, error) {
 		}
 		create = unix.O_CREAT // O_EXCL follows no link
 	}
-	// The kind is checked before, because opening a device can have effects.
+	// open checks the kind before it opens the file, because opening a device can have effects.
 	if unix.Stat(s.path, st) == nil {
 		if err := s.checkKind(st); err != nil {
 			return -1, err

@@ -225,11 +225,11 @@ func TestSearch(t *testing.T) {
 // The kernel's list, read in pieces, may have a lock and its waiters twice.
 func TestListedTwice(t *testing.T) {
 	held, waiting := procfs.Lock{PID: 1}, procfs.Lock{PID: 2, Waiting: true}
-	if got := once([]procfs.Lock{held, waiting, held, waiting}); len(got) != 2 {
+	if got := withoutRepeats([]procfs.Lock{held, waiting, held, waiting}); len(got) != 2 {
 		t.Errorf("%+v", got)
 	}
 	shared := procfs.Lock{PID: -1, Shared: true}
-	if got := once([]procfs.Lock{shared, shared, waiting}); len(got) != 3 {
+	if got := withoutRepeats([]procfs.Lock{shared, shared, waiting}); len(got) != 3 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -4,8 +4,8 @@
 //
 // The lock excludes all processes that lock the file in the same family. The kernel releases it
 // however a process ends, and decides the order. There is one lock, exclusive or shared. golock
-// neither writes nor removes the file. It notices that the file was removed or replaced while it
-// waited, but not while it held the lock.
+// neither writes nor removes the file. It notices if somebody removes or replaces the file while it
+// waits, but not while it holds the lock.
 package lockfile
 
 import (
@@ -38,7 +38,7 @@ type Store struct {
 	openFile func(path string, flags int) (fd int, err error)
 	setLock  func(fd int, kind int16, wait bool) error
 
-	waiting atomic.Int32 // the number of calls of this process that /proc/locks may show as waiting
+	waiting atomic.Int32 // the number of setLock calls under way, which /proc/locks may show as waiters
 }
 
 // New makes a store. path is an absolute path, which is used unchanged.
@@ -62,20 +62,28 @@ func (s *Store) Abilities() locks.Abilities {
 func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store. A request with a max takes the lock exclusively, a request without a
-// max shares it.
+// max takes a shared lock.
 func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
 	return kernel.Join(ctx, s, r)
 }
 
 // Take implements kernel.Lock.
-func (s *Store) Take(r locks.Request) (*kernel.Lease, error) { return s.take(r, false) }
+func (s *Store) Take(r locks.Request) (*kernel.Lease, error) { return s.take(r, doNotWait) }
 
-// take locks the file. Holders of a shared lock have no slot numbers, because the kernel does not
-// know how many there are.
+// These are the values of the parameter wait.
+const (
+	doNotWait = false // fail if another process has the lock
+	doWait    = true  // sleep until the lock is free
+)
+
+// take locks the file. A holder of a shared lock gets no slot number, because the kernel does not
+// number the holders.
 func (s *Store) take(r locks.Request, wait bool) (*kernel.Lease, error) {
-	grant, kind := locks.Grant{Ref: r.Ref}, int16(unix.F_RDLCK)
+	grant := locks.Grant{Ref: r.Ref}
+	kind := int16(unix.F_RDLCK)
 	if r.Claim.Max != 0 {
-		grant.Slots, kind = []int{0}, unix.F_WRLCK
+		grant.Slots = []int{0}
+		kind = unix.F_WRLCK
 	}
 	fd, err := s.lock(kind, wait)
 	if err != nil {
@@ -83,7 +91,7 @@ func (s *Store) take(r locks.Request, wait bool) (*kernel.Lease, error) {
 	}
 	fd = fdtable.MoveHigh(fd)
 	return kernel.NewLease(grant, []int{fd}, func() (err error) {
-		unlockErr := s.family.setLock(fd, unix.F_UNLCK, false)
+		unlockErr := s.family.setLock(fd, unix.F_UNLCK, doNotWait)
 		if unlockErr != nil {
 			err = &locks.PathError{Op: "unlock", Path: s.path, Err: unlockErr}
 		}
@@ -92,8 +100,8 @@ func (s *Store) take(r locks.Request, wait bool) (*kernel.Lease, error) {
 	}), nil
 }
 
-// Wait implements kernel.Lock. It sleeps in the kernel, and only the lock ends that sleep. When ctx
-// has ended, the goroutine sleeps on, and releases the lock as soon as it gets it.
+// Wait implements kernel.Lock. A goroutine sleeps in the kernel, and only the lock ends that sleep. When
+// ctx has ended, the goroutine sleeps on. As soon as it gets the lock, it releases it.
 func (s *Store) Wait(ctx context.Context, r locks.Request) (*kernel.Lease, error) {
 	var lease *kernel.Lease
 	var err error
@@ -101,14 +109,15 @@ func (s *Store) Wait(ctx context.Context, r locks.Request) (*kernel.Lease, error
 	go func() {
 		defer close(done)
 		defer locks.Recover(&err)
-		lease, err = s.take(r, true)
+		lease, err = s.take(r, doWait)
 	}()
 	select {
 	case <-done:
 		return lease, err
 	case <-ctx.Done():
 		go func() {
-			if <-done; lease != nil {
+			<-done
+			if lease != nil {
 				_ = lease.Release(context.Background())
 			}
 		}()

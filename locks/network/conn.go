@@ -9,8 +9,8 @@ import (
 	"golock/locks"
 )
 
-// AnswerSize limits the size of an answer. A list of 10,000 entries with all their facts fits into
-// it.
+// AnswerSize limits the size of an answer, in bytes. A list of 10,000 entries with all their facts
+// fits into it.
 const AnswerSize = 16 << 20
 
 // Protocol checks the decrypted bytes of a connection. It refuses what the client library cannot
@@ -30,7 +30,7 @@ type Conn struct {
 
 	mu       sync.Mutex // guards the fields below
 	protocol Protocol
-	fault    error
+	fault    error // what the Protocol has refused; nil if nothing
 	trips    *Trips
 	sent     locks.Instant // when the last request was sent; 0 if something has come since
 }
@@ -78,7 +78,8 @@ func (c *Conn) measure(n int) {
 	}
 }
 
-// check calls the Protocol. After a refusal it closes the connection.
+// check makes a call of the Protocol, unless an earlier one was refused. After a refusal it closes the
+// connection.
 func (c *Conn) check(call func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +115,7 @@ func (b *Budget) Received(p []byte) error {
 	return nil
 }
 
-// Damaged is the error of an answer that no working server gives. Another attempt may succeed, as
+// Damaged returns the error of an answer that no working server gives. Another attempt may succeed, as
 // after a broken connection.
 func Damaged(format string, args ...any) error {
 	return fmt.Errorf("a damaged answer: "+format, args...)
@@ -123,8 +124,8 @@ func Damaged(format string, args ...any) error {
 // ErrTooLong is in the error of an answer that is longer than golock accepts.
 var ErrTooLong = errors.New("an answer longer than golock accepts")
 
-// TooLong is the error of an answer, or of a part of it, that is longer than any that a working
-// server gives.
+// TooLong returns the error of an answer, or of a part of an answer, that is longer than any that a
+// working server gives. It wraps ErrTooLong.
 func TooLong(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrTooLong}, args...)...)
 }

@@ -7,8 +7,8 @@ import (
 	"golock/locks"
 )
 
-// Transport reports connections without TLS. visible is what others can see on such a connection,
-// fix says how to encrypt it.
+// Transport reports that connections without TLS leave this machine. visible is what others can see on
+// such a connection, fix says how to encrypt it.
 func Transport(hosts []string, visible, fix string) []locks.Finding {
 	for _, address := range hosts {
 		host, _, _ := net.SplitHostPort(address)

@@ -13,9 +13,9 @@ import (
 // before its greeting, because it has too many connections. Or the queue of its unix socket is full
 // (EAGAIN, unix(7)). After ECONNREFUSED the result is false: no server listens.
 func IsTurnedAway(err error) bool {
-	for _, ownLimit := range []error{context.DeadlineExceeded, context.Canceled, os.ErrDeadlineExceeded} {
-		if errors.Is(err, ownLimit) {
-			return false // golock itself has closed it
+	for _, byGolock := range []error{context.DeadlineExceeded, context.Canceled, os.ErrDeadlineExceeded} {
+		if errors.Is(err, byGolock) {
+			return false // golock itself has ended the connection
 		}
 	}
 	for _, refusal := range []error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE, unix.EAGAIN} {

@@ -45,9 +45,9 @@ func (t *Trips) Forget() {
 
 // Distance returns the distance of a server to which a renewal needs the given number of round trips.
 //
-// Distance uses a fast one of the last round trips, because slow ones met a busy server, or a process that
-// had to wait for a processor. It does not use the fastest ones, which may be wrong: a message that the
-// server sent unasked may have come just after a request.
+// Distance uses the lower quartile of the last round trips. A slow one may have met a busy server, or this
+// process had to wait for a processor. The fastest ones may be wrong: a message that the server sent without
+// a request may have come just after a request.
 func (t *Trips) Distance(trips int) locks.Distance {
 	t.mu.Lock()
 	defer t.mu.Unlock()

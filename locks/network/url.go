@@ -27,8 +27,8 @@ import (
 type URL struct {
 	Scheme, User, Password string
 	Authority              string // hosts, without user and password
-	Path                   string // what follows the slash, escaped
-	user, query            string // escaped
+	Path                   string // the text between the first slash and the options, still escaped
+	user, query            string // the user and the options, still escaped
 }
 
 // SplitURL parses a URL. example is a correct URL for the error messages.
@@ -47,11 +47,11 @@ func SplitURL(address, example string) (u URL, err error) {
 	u.Scheme = scheme
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
-	u.Path, u.query = visible(path), visible(query)
+	u.Path, u.query = escapeInvisible(path), escapeInvisible(query)
 	userEnd := strings.LastIndexByte(authority, '@')
 	u.Authority = authority[userEnd+1:]
 	name, password, _ := strings.Cut(authority[:max(userEnd, 0)], ":")
-	u.user = visible(name)
+	u.user = escapeInvisible(name)
 	u.User, err = Unescape("user", name)
 	if err != nil {
 		return u, err
@@ -60,8 +60,8 @@ func SplitURL(address, example string) (u URL, err error) {
 	return u, err
 }
 
-// visible escapes all bytes except visible ASCII.
-func visible(text string) string {
+// escapeInvisible escapes all bytes except visible ASCII, so that an error can show the text.
+func escapeInvisible(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
 		if c > ' ' && c < 0x7f {
@@ -120,7 +120,7 @@ func (u URL) EachOption(set func(name, value string) error) error {
 	return nil
 }
 
-// Text sets an option that must have a value.
+// Text sets *where to the value of an option, which must not be empty.
 func Text(name, value string, where *string) error {
 	if value == "" || strings.ContainsRune(value, 0) {
 		return fmt.Errorf("option %s: is empty, or contains a zero byte", name)
@@ -157,13 +157,13 @@ func Hosts(list, port string) ([]string, error) {
 
 // Options are the options that the URLs of all servers have.
 type Options struct {
-	Quarantine time.Duration
+	Quarantine time.Duration // how long the store grants nothing after the server may have forgotten something
 	TLS        bool
-	AnyName    bool // with TLS: the certificate need not name the server
-	tlsOption  string
-	ca         string
-	cert, key  string
-	serverName string
+	AnyName    bool   // the server's certificate may name another server
+	tlsOption  string // the option that has set TLS and AnyName; "" if none has
+	ca         string // file of the authorities that may have signed the server's certificate; "" for the system's
+	cert, key  string // files of the client's certificate; "" without one
+	serverName string // the name that the server's certificate must have; "" for the host's
 
 	Trips *Trips // the round trips to the servers of the URL
 }
@@ -203,14 +203,16 @@ func duration(name, value string) (time.Duration, error) {
 		return d, nil
 	}
 	seconds, err := strconv.ParseFloat(value, 64)
-	if limit := longestOption.Seconds(); err != nil || !(seconds >= -limit && seconds <= limit) {
+	limit := longestOption.Seconds()
+	isInRange := seconds >= -limit && seconds <= limit // false for NaN, too
+	if err != nil || !isInRange {
 		return 0, fmt.Errorf("option %s=%q: expected a duration, as in 3s", name, locks.Printable(value, 20))
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// Timeout parses an option that clients of the server use too, and lowers limit to it. A duration
-// of 0 or less does not limit.
+// Timeout parses an option that other clients of the server know too, and lowers *limit to its
+// duration. A duration of 0 or less leaves *limit unchanged.
 func Timeout(name, value string, limit *time.Duration) error {
 	d, err := duration(name, value)
 	if d > 0 {
@@ -241,9 +243,9 @@ func (o *Options) Check(tlsOption string) error {
 	return nil
 }
 
-// Config returns the configuration of TLS, or nil without TLS. It makes the client verify the
-// server's certificate by the system's authorities or by the given one. host is HOST:PORT, or "" if
-// the client sets the name that the certificate must have.
+// Config returns the configuration of TLS, or nil without TLS. With it the client verifies the
+// server's certificate by the authorities of the option ca, or by those of the system. host is
+// HOST:PORT, or "" if the caller sets the name that the certificate must have.
 func (o *Options) Config(host string) (*tls.Config, error) {
 	if !o.TLS {
 		return nil, nil

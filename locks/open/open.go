@@ -15,6 +15,7 @@ import (
 	"golock/locks/local"
 )
 
+// engine is a row of the table.
 type engine struct {
 	scheme  string
 	aliases []string // other names of the scheme that clients of the server know
@@ -75,8 +76,8 @@ func Store(address string) (locks.Store, error) {
 	return nil, unknown(address, scheme, rest)
 }
 
-// unknown explains in one line why no engine has the address. scheme is in lower case; rest is what
-// follows it. The message shows only texts that cannot be part of a password.
+// unknown explains in one line why no engine has the address. scheme is its scheme in lower case; rest
+// is the text after the scheme. The message shows only texts that cannot be part of a password.
 func unknown(address, scheme, rest string) error {
 	base, _, hasDriver := strings.Cut(scheme, "+")
 	names := slices.DeleteFunc(Schemes(), func(name string) bool { return strings.Contains(name, "+") })
@@ -93,7 +94,7 @@ func unknown(address, scheme, rest string) error {
 			strings.Join(names, ", "))
 	case hasDriver && slices.Contains(names, base):
 		return fmt.Errorf("scheme %s+...: did you mean %s://?", base, base)
-	case scheme == "" || len(scheme) > 20 || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+") != "": // the scheme is not a word
+	case !isWord(scheme): // it may be part of a password
 		return fmt.Errorf("scheme is not known: expected one of %s", strings.Join(names, ", "))
 	}
 	if near := spelling.Nearest(scheme, Schemes()); near != "" {
@@ -102,18 +103,24 @@ func unknown(address, scheme, rest string) error {
 	return fmt.Errorf("scheme %q is not known: expected one of %s", scheme, strings.Join(names, ", "))
 }
 
+// isWord reports whether a text in lower case has the form of a scheme.
+func isWord(text string) bool {
+	return text != "" && len(text) <= 20 && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz+") == ""
+}
+
 // fromGo converts an address in the form of Go's MySQL client,
 // USER:PASSWORD@tcp(HOST:PORT)/DATABASE, to a URL without the password. For any other address it
 // returns "".
 func fromGo(address string) string {
 	at := max(strings.LastIndex(address, "@tcp("), strings.LastIndex(address, "@unix("))
 	user, _, hasPassword := strings.Cut(address[:max(at, 0)], ":")
-	network, place, _ := strings.Cut(address[at+1:], "(")
-	host, database, ok := strings.Cut(place, ")/")
-	if !ok || (network != "tcp" && network != "unix") {
+	network, inParentheses, _ := strings.Cut(address[at+1:], "(")
+	host, database, isClosed := strings.Cut(inParentheses, ")/")
+	if !isClosed || (network != "tcp" && network != "unix") {
 		return ""
 	}
-	if user = url.PathEscape(user); hasPassword {
+	user = url.PathEscape(user)
+	if hasPassword {
 		user += ":PASSWORD"
 	}
 	if user != "" {

@@ -84,6 +84,7 @@ func pathOf(address, what string) (scheme, path string, err error) {
 	return scheme, path, nil
 }
 
+// noOptions refuses options in the rest of a URL. what is the thing that the rest names.
 func noOptions(rest, what string) error {
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
 		return fmt.Errorf("options: this store has none, but there is %q (write %%3F or %%23 if it belongs to the %s's name)",

@@ -14,20 +14,22 @@ type Owner struct {
 	PID     int      `json:"pid"`
 	UID     int64    `json:"uid"` // an ID of a 64-bit system may not fit into the int of a 32-bit one
 	User    string   `json:"user,omitempty"`
-	Runs    bool     `json:"runs,omitempty"`   // locks.Keeper.HasCommand
-	Unkept  bool     `json:"unkept,omitempty"` // locks.KeptByNobody
+	Runs    bool     `json:"runs,omitempty"`   // the slot is for a command (locks.Keeper.HasCommand)
+	Unkept  bool     `json:"unkept,omitempty"` // no process stays with the slot (locks.KeptByNobody)
 	Command []string `json:"command,omitempty"`
-	Note    string   `json:"note,omitempty"` // locks.Request.Note
-	Next    string   `json:"next,omitempty"` // locks.Request.Next
+	Note    string   `json:"note,omitempty"` // why the entry is there (locks.Request.Note)
+	Next    string   `json:"next,omitempty"` // the name that the run takes next (locks.Request.Next)
 }
 
-// maxCommand is the number of bytes of a note, the next name and a command together that are kept.
+// maxCommand is how many bytes of a note, the next name and a command together Of keeps.
 const maxCommand = 1024
 
 // Of describes this process as the owner of a request.
 func Of(r locks.Request) Owner {
-	o := Owner{PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Runs: r.Keeper.HasCommand(), Note: r.Note, Next: r.Next}
-	o.Unkept = r.Keeper == locks.KeptByNobody
+	o := Owner{
+		PID: os.Getpid(), UID: int64(os.Geteuid()), User: r.User, Note: r.Note, Next: r.Next,
+		Runs: r.Keeper.HasCommand(), Unkept: r.Keeper == locks.KeptByNobody,
+	}
 	o.Host, _ = os.Hostname()
 	room := max(maxCommand-len(r.Note)-len(r.Next), 0) // thousands of entries must fit into one answer of a store
 	for _, word := range r.Command {
@@ -41,8 +43,7 @@ func Of(r locks.Request) Owner {
 	return o
 }
 
-// maxWords is the number of words of a command that are kept. Each word takes memory, even if it is
-// empty.
+// maxWords is how many words of a command Limit keeps. Each word takes memory, even if it is empty.
 const maxWords = 128
 
 // Limit shortens texts that others have written, so that a listing of thousands of entries fits
@@ -62,13 +63,14 @@ func (o *Owner) Limit() {
 	o.Command = words
 }
 
-// maxName is the number of bytes of a name of a host, a user or a lock that are kept.
+// maxName is how many bytes of the name of a host, a user or a lock Limit keeps.
 const maxName = 255
 
-// maxNote is the number of bytes of a note that are kept: that of the longest one.
+// maxNote is how many bytes of a note Limit keeps: those of the longest note.
 const maxNote = locks.MaxNote * utf8.UTFMax
 
-// cut returns the beginning of a text. It clones it, so that the rest of the text can be freed.
+// cut returns a text, or if it has many more bytes than limit a copy of its beginning, so that the rest of
+// the text can be freed.
 func cut(text string, limit int) string {
 	if len(text) <= limit+len("…") {
 		return text
