@@ -30,7 +30,7 @@ type commands struct {
 	Held    heldCommand    `cmd:"" usage:"[ID] [flags]" help:"Ask whether a slot is still held."`
 	Ls      lsCommand      `cmd:"" usage:"[NAME] [flags]" help:"Show who holds and who waits."`
 	Break   breakCommand   `cmd:"" usage:"NAME | --id ID [flags]" help:"Evict the holders of a lock: their golocks stop their commands."`
-	Check   checkCommand   `cmd:"" usage:"[flags]" help:"Test by many runs whether a store, or another lock tool, ever lets two run."`
+	Check   checkCommand   `cmd:"" usage:"[flags]" help:"Stress-test a store, or another lock tool, for two runs at once."`
 	Clean   cleanCommand   `cmd:"" usage:"[NAME] [flags]" help:"Remove what crashed golocks have left in a store."`
 	Doctor  doctorCommand  `cmd:"" usage:"[flags]" help:"Examine this host and the store: what they guarantee, and what to fix."`
 	fullCommands
