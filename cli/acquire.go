@@ -27,7 +27,7 @@ func (*acquireCommand) Help() string {
 	return `Prints the ID of the slot on standard output, and nothing else there. A background
 process of golock keeps the slot until golock release ID, or until the process of --for
 ends, for whatever reason. With --for none, on a networked store, no process keeps it:
-the slot ends after --ttl, unless golock renew ID prolongs it.
+the slot ends after --ttl, unless golock renew ID extends it.
 
 Examples:
   id=$(golock acquire --name deploy --for $$) || exit

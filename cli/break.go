@@ -18,10 +18,10 @@ import (
 type breakCommand struct {
 	lockArgument
 	idFlag
-	olderThanFlag
-	Dead   boolFlag `name:"dead" brief:"" help:"Evict only entries whose golock is gone: what a killed golock has left running, and what only --hold keeps."`
-	All    boolFlag `name:"all" brief:"" help:"Evict waiters too. Their exit code is 75."`
-	DryRun boolFlag `name:"dry-run" brief:"" help:"Print who would be evicted, and evict nobody."`
+	OlderThan durationFlag `name:"older-than" brief:"" file:"no" placeholder:"D" help:"Select only entries that have held or waited for at least D."`
+	Dead      boolFlag     `name:"dead" brief:"" help:"Evict only entries whose golock is gone: what a killed golock has left running, and what only --hold keeps."`
+	All       boolFlag     `name:"all" brief:"" help:"Evict waiters too. Their exit code is 75."`
+	DryRun    boolFlag     `name:"dry-run" brief:"" help:"Print who would be evicted, and evict nobody."`
 	storeFlags
 	logFlags
 }
@@ -30,9 +30,9 @@ func (*breakCommand) Help() string {
 	return `The golock of each holder stops its command, with its --signal, then with KILL after
 its --kill-after or before its lease ends, and exits with 79. golock break returns when
 the commands are dead and the slots are free. It ends a --hold at once, and kills what a
-killed golock has left running. What acquire --for none took is free when its lease ends, as
-no process can be seen dead: golock break says so and waits. golock release ID is for
-who knows that the work has ended: it frees the slot at once.
+killed golock has left running. A slot of acquire --for none is free when its lease ends,
+because there is no process to watch: golock break says so and waits. If you know that
+the work has ended, golock release ID frees the slot at once.
 
 Examples:
   golock break deploy
@@ -45,8 +45,8 @@ Examples:
 Exit codes:
   0 everything that was selected is gone, or nothing was selected; 79 no such ID;
   69 something could not be evicted (with --older-than also if its age is not known),
-  or was not gone after 30 s (on a networked store after twice its --ttl). It is still
-  to be evicted then, and its slot is not given away.`
+  or was not gone after 30 s (on a networked store after twice its --ttl). The eviction
+  stays requested then, and nobody else gets the slot.`
 }
 
 // goneLimit limits how long an evicted entry without a lease may take to leave. An entry with a lease

@@ -14,13 +14,8 @@ import (
 type cleanCommand struct {
 	lockArgument
 	storeFlags
-	olderThanFlag
-	Quiet boolFlag `name:"quiet" short:"q" brief:"" help:"Do not print how many entries were removed."`
-}
-
-// olderThanFlag selects by age.
-type olderThanFlag struct {
-	OlderThan durationFlag `name:"older-than" brief:"" file:"no" placeholder:"D" help:"Select only entries that have held or waited for at least D, and files unused for D."`
+	OlderThan durationFlag `name:"older-than" brief:"" file:"no" placeholder:"D" help:"Remove only entries that began, or whose lease ended, at least D ago, and files unused for D."`
+	Quiet     boolFlag     `name:"quiet" short:"q" brief:"" help:"Do not print how many entries were removed."`
 }
 
 func (*cleanCommand) Help() string {

@@ -25,14 +25,14 @@ import (
 type commands struct {
 	Run     runCommand     `cmd:"" usage:"--name NAME [flags] [--] COMMAND [ARG...]" help:"Run a command while holding a slot of a named lock."`
 	Acquire acquireCommand `cmd:"" usage:"--name NAME --for PID|none [flags]" help:"Take a slot for a script and print its ID."`
-	Renew   renewCommand   `cmd:"" usage:"ID [flags]" help:"Prolong the lease of a slot that acquire took."`
+	Renew   renewCommand   `cmd:"" usage:"ID [flags]" help:"Extend the lease of a slot that acquire took."`
 	Release releaseCommand `cmd:"" usage:"ID [flags]" help:"Release a slot that acquire took."`
 	Held    heldCommand    `cmd:"" usage:"[ID] [flags]" help:"Ask whether a slot is still held."`
 	Ls      lsCommand      `cmd:"" usage:"[NAME] [flags]" help:"Show who holds and who waits."`
 	Break   breakCommand   `cmd:"" usage:"NAME | --id ID [flags]" help:"Evict the holders of a lock: their golocks stop their commands."`
-	Check   checkCommand   `cmd:"" usage:"[flags]" help:"Test whether a store, or another lock tool, ever lets two run."`
+	Check   checkCommand   `cmd:"" usage:"[flags]" help:"Stress-test a store, or another lock tool, for two runs at once."`
 	Clean   cleanCommand   `cmd:"" usage:"[NAME] [flags]" help:"Remove what crashed golocks have left in a store."`
-	Doctor  doctorCommand  `cmd:"" usage:"[flags]" help:"Show what this host and the store guarantee, and what to fix."`
+	Doctor  doctorCommand  `cmd:"" usage:"[flags]" help:"Examine this host and the store: what they guarantee, and what to fix."`
 	fullCommands
 	Version versionCommand `cmd:"" help:"Print the version; the same as golock --version."`
 }

@@ -18,9 +18,9 @@ import (
 type doctorCommand struct {
 	nameFlag
 	storeFlags
-	TTL     durationFlag `name:"ttl" brief:"" variable:"GOLOCK_TTL" builtin:"30s" placeholder:"D" help:"The --ttl of the runs in question, on a networked store."`
+	TTL     durationFlag `name:"ttl" brief:"" variable:"GOLOCK_TTL" builtin:"30s" placeholder:"D" help:"Examine a networked store for runs with this --ttl."`
 	JSON    boolFlag     `name:"json" brief:"" help:"Print a JSON array."`
-	Verbose boolFlag     `name:"verbose" short:"v" brief:"" file:"no" help:"Print also notes and what is as it should be."`
+	Verbose boolFlag     `name:"verbose" short:"v" brief:"" file:"no" help:"Print notes and passed checks too."`
 }
 
 func (*doctorCommand) Help() string {

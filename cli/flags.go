@@ -278,8 +278,8 @@ func settings(command any) (all []config.Setting, given map[string][]string) {
 
 // storeFlags say where the lock lives.
 type storeFlags struct {
-	Store     textFlag `name:"store" brief:"" variable:"GOLOCK_STORE" builtin:"local" empty:"set" alternative:"store" group:"slot" placeholder:"URL" help:"Where the lock lives: local, local:///DIR, flock:///FILE, redis://HOST, postgres://HOST/DB, etcd://HOSTS and others, see docs/stores.md."`
-	StoreFile textFlag `name:"store-file" variable:"GOLOCK_STORE_FILE" empty:"set" alternative:"store" group:"slot" placeholder:"FILE" help:"Read the store's URL from the first line of FILE, such as a credential of systemd or a secret of docker. A file that others may write is refused."`
+	Store     textFlag `name:"store" brief:"" variable:"GOLOCK_STORE" builtin:"local" empty:"set" alternative:"store" group:"slot" placeholder:"URL" help:"Where the lock lives: local, local:///DIR, flock:///FILE, redis://HOST, postgres://HOST/DB, etcd://HOSTS and others: see stores.md in share/doc/golock."`
+	StoreFile textFlag `name:"store-file" brief:"" variable:"GOLOCK_STORE_FILE" empty:"set" alternative:"store" group:"slot" placeholder:"FILE" help:"Read the store's URL from the first line of FILE, such as a credential of systemd or a secret of docker. A file that others may write is refused."`
 	configFlag
 }
 
@@ -289,7 +289,7 @@ type configFlag struct {
 }
 
 type nameFlag struct {
-	Name textFlag `name:"name" brief:"" variable:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Runs of the same name in the same store limit each other. A run may have up to 16 names, and holds all of them. On flock, fcntl and bind the URL is the lock, and the name only labels it."`
+	Name textFlag `name:"name" brief:"" variable:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Slots of the same name in the same store limit each other. golock run takes up to 16 names, and holds all of them. On flock, fcntl and bind the URL is the lock, and the name only labels it."`
 }
 
 func (*nameFlag) readsName() {}
@@ -299,22 +299,22 @@ type slotFlags struct {
 	nameFlag
 	storeFlags
 	Note             textFlag `name:"note" variable:"GOLOCK_NOTE" group:"slot" example:"https://ci.example/job/17" placeholder:"TEXT" help:"Why this run is there: shown by ls, to those who wait for it, in reports and in JSON logs. At most 200 characters. Everybody who may read the store can see it."`
-	RequireNetworked boolFlag `name:"require-networked" variable:"GOLOCK_REQUIRE_NETWORKED" group:"slot" help:"Refuse a store that limits only the runs of one machine."`
+	RequireNetworked boolFlag `name:"require-networked" brief:"" variable:"GOLOCK_REQUIRE_NETWORKED" group:"slot" help:"Refuse a store that limits only the runs of one machine."`
 
 	Max       intFlag  `name:"max" names:"each" short:"m" brief:"" variable:"GOLOCK_MAX" builtin:"1" alternative:"limit" group:"slot" placeholder:"N" help:"Let at most N runs of this name run at a time."`
 	Shared    boolFlag `name:"shared" names:"each" short:"s" brief:"" alternative:"limit" group:"slot" help:"Take a reader's lock: runs with --shared run together, but not with a run without it."`
-	Exclusive boolFlag `name:"exclusive" names:"each" short:"x" aliases:"e" alternative:"limit" group:"slot" help:"Take a writer's lock: the same as --max 1."`
-	Weight    intFlag  `name:"weight" names:"each" builtin:"1" group:"slot" placeholder:"W" help:"Take W units of the max."`
+	Exclusive boolFlag `name:"exclusive" names:"each" short:"x" aliases:"e" alternative:"limit" group:"slot" help:"Take a writer's lock: --max 1, whatever the configuration says."`
+	Weight    intFlag  `name:"weight" names:"each" builtin:"1" group:"slot" placeholder:"W" help:"Take W of the --max units."`
 
 	Wait             durationFlag `name:"wait" short:"w" brief:"" variable:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after waiting for D. Without it golock waits for ever."`
-	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait for a slot: the same as --wait 0. A server that has just come back is still awaited, for up to 5s."`
+	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait for a slot: the same as --wait 0. If the server has just come back, golock still waits for it, for up to 5s."`
 	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" variable:"GOLOCK_CONFLICT_EXIT_CODE" builtin:"75" group:"waiting" placeholder:"N" help:"Exit with N if there was no slot in time, or the run was evicted while it waited. With 0 golock prints nothing about it."`
 
 	Jitter   durationFlag `name:"jitter" group:"waiting" example:"5s" placeholder:"D" help:"Wait for a random time of up to D first. This spreads hosts that start at the same moment."`
-	Priority intFlag      `name:"priority" names:"each" builtin:"0" group:"waiting" placeholder:"P" help:"Go before waiters with a lower priority. P is an integer; within a priority it is first come, first served."`
+	Priority intFlag      `name:"priority" names:"each" builtin:"0" group:"waiting" placeholder:"P" help:"Go before waiters with a lower priority. P is an integer. Within a priority the order is first come, first served. Not on flock, fcntl and bind."`
 	MaxQueue intFlag      `name:"max-queue" group:"waiting" example:"10" placeholder:"N" help:"Give up at once if there is no slot and N runs wait already. 0 is the same as --no-wait."`
 	Replace  textFlag     `name:"replace" group:"waiting" example:"waiting" placeholder:"waiting|running" help:"The newest run wins, among runs that use --replace. With waiting, evict those that wait ahead of this one (exit code 75). With running, evict also those that run with --replace running (79); this run starts when the old command is dead."`
-	Hold     durationFlag `name:"hold" brief:"" variable:"GOLOCK_HOLD" group:"ending" example:"1m" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner or golock is killed. With -n -E 0: one run per tick across all hosts."`
+	Hold     durationFlag `name:"hold" brief:"" variable:"GOLOCK_HOLD" group:"ending" example:"1m" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner or golock is killed. With -n -E 0: one run per tick across all hosts. Not on flock, fcntl and bind."`
 
 	TTL      durationFlag `name:"ttl" names:"each" brief:"" variable:"GOLOCK_TTL" builtin:"30s" group:"network" placeholder:"D" help:"Set the lease time of a networked store: the slot is lost D after the last renewal. 1s to 3650d."`
 	ShowArgs boolFlag     `name:"show-args" group:"network" help:"On a networked store, publish all arguments of the command, not only their number."`

@@ -100,6 +100,8 @@ func parse(args []string, out *term.Printer) error {
 		return err
 	case isHelpShown:
 		return nil
+	case len(args) == 0:
+		return usageError{errors.New("a command is missing, such as golock run --name backup -- rsync; see golock -h")}
 	case err != nil:
 		help := "golock --help"
 		if len(args) > 0 {

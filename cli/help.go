@@ -14,10 +14,10 @@ import (
 )
 
 type helpCommand struct {
-	Command textFlag `arg:"" optional:"" name:"command" help:"The command to explain; without it, all commands."`
+	Command textFlag `arg:"" optional:"" name:"command" help:"Explain this command. Without it, list all commands."`
 }
 
-func (*helpCommand) Help() string { return "The same as golock COMMAND --help." }
+func (*helpCommand) Help() string { return "Prints what golock COMMAND --help prints." }
 
 func (c *helpCommand) run(out *term.Printer) error {
 	return parse(append(c.Command.texts, "--help"), out)
@@ -48,7 +48,7 @@ Exit codes:
   time, 78 configuration, 79 slot lost, 124 time limit, 126 not executable, 127 not found
 
 Settings: /etc/golock.toml, ~/.config/golock/config.toml, variables such as GOLOCK_STORE.
-All pages: man golock, and docs/ or /usr/share/doc/golock.`
+All pages: man golock, and share/doc/golock below the prefix of the installation.`
 
 // briefRoot is what golock -h prints behind the usage line, before the commands.
 const briefRoot = `golock runs a command under a named lock: one at a time, or at most N.
@@ -96,8 +96,8 @@ func groupIndex(f *kong.Flag) int {
 // helpGroups are the groups of flags in the order of --help.
 func helpGroups() []kong.Group {
 	return []kong.Group{
-		{Key: "slot", Title: "Which slot:"}, {Key: "waiting", Title: "Waiting for it:"},
-		{Key: "ending", Title: "Signals, and how it ends:"}, {Key: "network", Title: "Stores of several hosts:"},
+		{Key: "slot", Title: "Lock and store:"}, {Key: "waiting", Title: "Waiting for it:"},
+		{Key: "ending", Title: "How it ends:"}, {Key: "network", Title: "Stores of several hosts:"},
 		{Key: "output", Title: "Output and settings:"},
 	}
 }
@@ -118,7 +118,7 @@ func isBrief(f *kong.Flag) bool { return f.Tag.Has("brief") }
 // printBrief prints the usual flags, those with the tag brief, a line for each.
 func printBrief(ctx *kong.Context, node *kong.Node) error {
 	w := tabwriter.NewWriter(ctx.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "\n%s\n\n", node.Help)
+	fmt.Fprintf(w, "%s\n\n", node.Help)
 	if example := firstExample(node); example != "" {
 		fmt.Fprintf(w, "  %s\n\n", example)
 	}
@@ -137,7 +137,7 @@ func printBrief(ctx *kong.Context, node *kong.Node) error {
 		}
 		fmt.Fprintf(w, "  %s %s\t%s\n", short, name, text)
 	}
-	fmt.Fprintf(w, "\nAll flags, examples and exit codes: golock help %s\n", node.Name)
+	fmt.Fprintf(w, "All flags, examples and exit codes: golock help %s\n", node.Name)
 	return w.Flush()
 }
 

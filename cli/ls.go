@@ -22,7 +22,7 @@ type lsCommand struct {
 	AllUsers boolFlag     `name:"all-users" brief:"" help:"Show the default directories of all users, as far as this user may read them."`
 	JSON     boolFlag     `name:"json" brief:"" help:"Print a JSON array."`
 	Metrics  boolFlag     `name:"metrics" brief:"" help:"Print the present state as Prometheus metrics: holders, waiters, ages and lease time left of each lock."`
-	Quiet    boolFlag     `name:"quiet" short:"q" brief:"" help:"Print nothing. The exit code is 0 if somebody holds or waits for NAME, 1 if nobody does, 69 if the store cannot be asked."`
+	Quiet    boolFlag     `name:"quiet" short:"q" brief:"" help:"Print nothing and exit with 0 if somebody holds or waits for NAME, with 1 if nobody does, with 69 if the store cannot be asked."`
 	Watch    boolFlag     `name:"watch" brief:"" help:"Redraw the table whenever it changes, until Ctrl-C (exit code 0)."`
 	Interval durationFlag `name:"interval" file:"no" builtin:"1s" placeholder:"D" help:"With --watch, look every D."`
 	storeFlags

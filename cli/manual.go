@@ -24,7 +24,7 @@ var manualPage string
 // manualCommand is golock manual, which prints golock(1), or with --toml a sample of
 // the configuration file.
 type manualCommand struct {
-	TOML boolFlag `name:"toml"`
+	TOML boolFlag `name:"toml" help:"Print a sample of the configuration file instead."`
 }
 
 func (c *manualCommand) run(*term.Printer) error {

@@ -25,8 +25,8 @@ type reportCommand struct {
 	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by a page that shows when each run waited and ran, and behind whom, with the table. It needs no other file, no network and no JavaScript."`
 	Prometheus boolFlag     `name:"prometheus" brief:"" file:"no" help:"Print metrics for Prometheus. The default if standard output is not a terminal."`
 	Textfile   textFlag     `name:"textfile" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by the metrics, in one step, for node_exporter's textfile collector."`
-	Since      durationFlag `name:"since" brief:"" file:"no" placeholder:"D" help:"Only runs that ended within the last D."`
-	Name       textFlag     `name:"name" brief:"" file:"no" placeholder:"NAME" help:"Only runs of this name; the table is followed by its longest waits, and what was skipped or failed."`
+	Since      durationFlag `name:"since" brief:"" file:"no" placeholder:"D" help:"Count only runs that ended within the last D."`
+	Name       textFlag     `name:"name" brief:"" file:"no" placeholder:"NAME" help:"Count only runs of this name. Its longest waits, and what was skipped or failed, follow the table."`
 	configFlag
 	Reports []textFlag `arg:"" optional:"" name:"reports" sep:"none" placeholder:"FILE" help:"Files that --report has written, in any order. Without FILE the configured report is read: GOLOCK_REPORT, or the key report of the configuration file."`
 }
@@ -41,7 +41,7 @@ Examples:
   golock report --since 1d --html night.html /var/log/golock/*.jsonl
         a page of the last day: why did backup start late, who was skipped most
   * * * * * golock report --textfile /var/lib/prometheus/node-exporter/golock.prom /var/log/golock.jsonl
-        a crontab line; the metrics are described in docs/operations.md`
+        a crontab line; operations.md in share/doc/golock describes the metrics`
 }
 
 // run sums up the reports. It writes nothing before it has read all.

@@ -25,12 +25,12 @@ type runCommand struct {
 	Timeout textFlag `name:"timeout" hidden:""`
 
 	TimeLimit durationFlag `name:"time-limit" brief:"" variable:"GOLOCK_TIME_LIMIT" group:"ending" example:"6h" placeholder:"D" help:"Stop the command after D. The exit code is then 124."`
-	KillAfter durationFlag `name:"kill-after" short:"k" variable:"GOLOCK_KILL_AFTER" builtin:"10s" group:"ending" placeholder:"D" help:"Send KILL this long after the stop signal, when golock itself stops the command. 0 sends KILL at once."`
+	KillAfter durationFlag `name:"kill-after" short:"k" variable:"GOLOCK_KILL_AFTER" builtin:"10s" group:"ending" placeholder:"D" help:"When golock itself stops the command, send KILL this long after the stop signal. With 0 send KILL instead of the stop signal."`
 	Signal    wordFlag     `name:"signal" brief:"" builtin:"TERM" group:"ending" placeholder:"SIG" help:"Stop the command with this signal, a name or a number."`
 	Rewrite   listFlag     `name:"rewrite" group:"ending" example:"HUP:USR1" placeholder:"A:B" help:"Deliver signal A to the command as B. A:0 drops A. Repeatable."`
 	OkExit    listFlag     `name:"ok-exit" group:"ending" example:"143" placeholder:"CODE" help:"Report this exit code of the command as 0. Repeatable."`
 	Tree      boolFlag     `name:"tree" group:"ending" help:"Wait until every descendant of the command has ended. Stopping the run stops them all."`
-	Close     boolFlag     `name:"close" short:"o" group:"ending" help:"Do not let the command inherit the lock. If golock is killed, the slot is free although the command runs on."`
+	Close     boolFlag     `name:"close" short:"o" group:"ending" help:"Do not let the command inherit the lock. If golock is killed, the slot is free although the command runs on. Only on stores of one machine."`
 	Exec      boolFlag     `name:"exec" short:"F" brief:"" aliases:"no-fork" group:"ending" help:"Become the command after taking the slot: no golock process stays. A command that closes all descriptors releases the slot."`
 
 	DieWithGolock boolFlag `name:"die-with-golock" group:"ending" help:"Let the kernel kill the command if golock is killed, but not its descendants. On a networked store a watchdog kills all of them in any case."`

@@ -181,11 +181,11 @@ func lackOf(store locks.KnownStore, key string) string {
 		}
 	case "exec", "close":
 		if store.IsNetworked {
-			return "the store " + url + " has nothing that a command could inherit"
+			return "on the store " + url + " a command inherits no lock"
 		}
 	case "require-networked":
 		if !store.IsNetworked {
-			return "the store " + url + " excludes on one machine only"
+			return "the store " + url + " limits only the runs of one machine"
 		}
 	case "for none":
 		if !store.IsNetworked {

@@ -90,7 +90,7 @@ type BusyError struct {
 
 func (e *BusyError) Error() string {
 	if e.Inside != nil {
-		return fmt.Sprintf("%q is held by the enclosing run %s and has no free slot: waiting here would wait for ever",
+		return fmt.Sprintf("%q is held by the enclosing run %s and has no free slot: waiting for it would never end",
 			e.Name, e.Inside)
 	}
 	if e.Reason != "" {

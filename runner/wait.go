@@ -373,7 +373,7 @@ func (w *waiter) refusal(err error) *Outcome {
 	case errors.As(err, new(*takenBackError)):
 		return w.lostBefore(Busy, err)
 	case errors.As(err, new(*locks.EvictedError)):
-		return &Outcome{Kind: Busy, Err: fmt.Errorf("the place in the queue of %q is lost: %w", w.current().Name, err)}
+		return &Outcome{Kind: Busy, Err: fmt.Errorf("lock %q: the place in the queue is lost: %w", w.current().Name, err)}
 	}
 	return &Outcome{Kind: Refused, Err: err}
 }

@@ -25,7 +25,7 @@ func Explain(name string, err error) string {
 	case exists && st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return "it is a directory"
 	case exists && errors.Is(err, unix.EACCES) && st.Mode&0o111 == 0:
-		return "it is not executable: chmod +x makes it executable"
+		return "it is not executable: use chmod +x"
 	case exists && errors.Is(err, unix.ENOENT) && st.Mode&unix.S_IFMT == unix.S_IFREG:
 		return explainInterpreter(path)
 	case exists || name == "" || !errors.Is(err, unix.ENOENT):

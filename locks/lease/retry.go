@@ -40,7 +40,7 @@ func (e *Refusal) Error() string {
 func (e *Refusal) Unwrap() error { return e.Err }
 
 // LoginHint is for a server that refuses a login.
-const LoginHint = "user and password stand before the host, USER:PASSWORD@HOST, best in GOLOCK_STORE"
+const LoginHint = "user and password stand before the host, USER:PASSWORD@HOST, best in the file of --store-file"
 
 // Invalid is the refusal of a lock with invalid entries, or nil if there are none. Entries that hold or
 // wait go on until somebody has removed the invalid ones.

@@ -58,7 +58,7 @@ func (x *examination) directory() {
 	what := at + ", as the URL says"
 	if x.store.path == "" {
 		what = at + ", this user's default. Another user has /run/golock/UID, /run/lock/golock-UID or /tmp/golock-UID: " +
-			"for runs of several users name a directory that all may write, --store local:///DIR"
+			"for runs of several users name a directory that their group may write (mode 2770), --store local:///DIR"
 	}
 	parent := path.Dir(at)
 	// For root, golock also makes the parent of the default directory. access(2) refuses root only

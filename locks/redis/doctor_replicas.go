@@ -31,7 +31,7 @@ func (x *examination) replicas(ctx context.Context, c goredis.UniversalClient, i
 			When: want > count, Level: locks.Problem,
 			What: fmt.Sprintf("%s, and ?min-replicas=%d in the URL", connected, want),
 			Why:  "no slot is given before that many replicas have it",
-			Fix:  "connect the replicas, or a smaller ?min-replicas=",
+			Fix:  "connect the replicas, or use a smaller ?min-replicas=",
 		},
 		locks.Row{
 			When: want > 0 && want < count, Level: locks.Note, What: confirmed,

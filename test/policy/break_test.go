@@ -66,7 +66,7 @@ func TestBreakStoppedWaiter(t *testing.T) {
 		waiter.Signal(syscall.SIGSTOP)
 		w.breaks("--id", w.List("job")[1].ID)
 		w.Signal(waiter.PID, syscall.SIGCONT) // it may have ended
-		waiter.Expects(75, `the place in the queue of "job" is lost: evicted by user root`)
+		waiter.Expects(75, `lock "job": the place in the queue is lost: evicted by user root`)
 	})
 }
 
