@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -89,7 +88,7 @@ func boot(t *testing.T, name string, number int) *guest {
 	testkit.Must(t, err)
 	g.monitor, err = monitor.Accept()
 	testkit.Must(t, err)
-	go g.drain()
+	g.prompted()
 	go g.listen()
 	began := time.Now()
 	g.await()
@@ -193,11 +192,23 @@ func (g *guest) run(t *testing.T, script ...string) string {
 }
 
 // tell gives the monitor of QEMU a command.
-func (g *guest) tell(command string) {
+func (g *guest) tell(command string) { g.ask(command) }
+
+// ask gives the monitor of QEMU a command and returns what it answers.
+func (g *guest) ask(command string) string {
 	g.t.Helper()
 	_, err := fmt.Fprintln(g.monitor, command)
 	testkit.Must(g.t, err)
+	return g.prompted()
 }
 
-// drain throws away what the monitor prints, which would block it.
-func (g *guest) drain() { _, _ = io.Copy(io.Discard, g.monitor) }
+// prompted reads what the monitor says up to its prompt.
+func (g *guest) prompted() string {
+	g.t.Helper()
+	var said []byte
+	for b := make([]byte, 1); !bytes.HasSuffix(said, []byte("(qemu) ")); said = append(said, b[0]) {
+		_, err := g.monitor.Read(b)
+		testkit.Must(g.t, err)
+	}
+	return string(said)
+}
