@@ -44,11 +44,27 @@ type life struct {
 
 // accelerator returns the options of QEMU that run a guest's processors, with KVM if this machine has it.
 func accelerator() []string {
-	if f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err == nil && os.Getenv("LOCKTEST_KVM") != "no" {
-		f.Close()
+	if isFast() {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
-	return []string{"-accel", "tcg,thread=multi", "-cpu", "max"}
+	return []string{"-accel", "tcg", "-cpu", "max"}
+}
+
+// isFast reports whether guests use KVM. LOCKTEST_KVM=no is for hosts on which no guest boots with it.
+func isFast() bool {
+	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err == nil {
+		f.Close()
+	}
+	return err == nil && os.Getenv("LOCKTEST_KVM") != "no"
+}
+
+// processors returns how many of them a guest has. Two that are emulated wait for each other where the host is busy.
+func processors() string {
+	if isFast() {
+		return "2"
+	}
+	return "1"
 }
 
 // boot starts a guest and returns when its agent answers. What the guest writes to its disk is gone when it ends.
@@ -56,6 +72,8 @@ func accelerator() []string {
 func boot(t *testing.T, name string, number int) *guest {
 	t.Helper()
 	image := os.Getenv("LOCKTEST_IMAGE")
+	scripts, err := filepath.Abs("guest")
+	testkit.Must(t, err)
 	dir, err := os.MkdirTemp("", "world-")
 	testkit.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -68,12 +86,13 @@ func boot(t *testing.T, name string, number int) *guest {
 	}
 	port, monitor := listen("port"), listen("monitor")
 	argv := append([]string{"-n", "15", "qemu-system-x86_64"}, accelerator()...)
-	argv = append(argv, "-machine", "q35", "-m", "640", "-smp", "2", "-nodefaults", "-display", "none",
+	argv = append(argv, "-machine", "q35", "-m", "640", "-smp", processors(), "-nodefaults", "-display", "none",
 		"-kernel", filepath.Join(image, "vmlinuz"), "-initrd", filepath.Join(image, "initrd"),
 		"-append", fmt.Sprintf("console=ttyS0 root=/dev/vda rw quiet systemd.show_status=no world=%d", number),
 		"-drive", "if=virtio,format=raw,snapshot=on,file="+filepath.Join(image, "root.img"),
 		"-netdev", "socket,id=guests,mcast=230.0.0.88:10888,localaddr=127.0.0.1",
 		"-device", fmt.Sprintf("virtio-net-pci,netdev=guests,id=card,mac=52:54:00:88:00:%02x", number),
+		"-virtfs", "local,mount_tag=world,security_model=none,readonly=on,path="+scripts,
 		"-serial", "file:"+g.console(), "-serial", "unix:"+filepath.Join(dir, "port"),
 		"-monitor", "unix:"+filepath.Join(dir, "monitor"))
 	machine := exec.Command("nice", argv...)
@@ -172,6 +191,7 @@ func (g *guest) begin(limit time.Duration, script ...string) <-chan result {
 					return
 				}
 				text.WriteString(rest + "\n")
+				fmt.Fprintf(os.Stderr, "%s: %s: %s: %s\n", time.Now().Format(time.TimeOnly), g.name, script[0], rest)
 			case <-over:
 				done <- result{-1, text.String() + fmt.Sprintf("not done within %v\n", limit)}
 				return
