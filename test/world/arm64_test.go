@@ -42,16 +42,20 @@ func TestARM64(t *testing.T) {
 	}
 	for number := syscall.Signal(1); number <= 64; number++ {
 		switch number {
-		case unix.SIGKILL, unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT, unix.SIGCHLD, 32, 33:
-			continue // cannot be caught, have a meaning of their own, or belong to the C library
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT, unix.SIGCHLD,
+			unix.SIGPIPE, 32, 33, 34:
+			// They cannot be caught, have a meaning of their own, or belong to the C library.
+		case unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV:
+			ends(t, golock, number, "", 70) // golock takes it for a fault
+		default:
+			ends(t, golock, number, "caught", 5)
 		}
-		passes(t, golock, number)
 	}
 	inherits(t, golock)
 }
 
-// passes checks that a signal to golock reaches its command.
-func passes(t *testing.T, golock func(script string) *exec.Cmd, number syscall.Signal) {
+// ends sends golock a signal. It checks what the command says that traps it, and the exit code of golock.
+func ends(t *testing.T, golock func(script string) *exec.Cmd, number syscall.Signal, word string, code int) {
 	t.Helper()
 	c := golock(fmt.Sprintf("trap 'echo caught; exit 5' %d; echo ready; while :; do sleep 0.1; done", number))
 	out, err := c.StdoutPipe()
@@ -63,8 +67,8 @@ func passes(t *testing.T, golock func(script string) *exec.Cmd, number syscall.S
 	lines.Scan()
 	said := lines.Text()
 	_ = c.Wait()
-	if said != "caught" || c.ProcessState.ExitCode() != 5 {
-		t.Errorf("signal %d: the command says %q, golock: %v", number, said, c.ProcessState)
+	if said != word || c.ProcessState.ExitCode() != code {
+		t.Errorf("signal %d: the command says %q, golock: %v; want %q and %d", number, said, c.ProcessState, word, code)
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 	timeOfBoot = 10 * time.Minute
 
 	// timeOfScript is the longest time of a script.
-	timeOfScript = 10 * time.Minute
+	timeOfScript = 20 * time.Minute
 )
 
 func TestMain(m *testing.M) {
