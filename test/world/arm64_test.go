@@ -17,12 +17,13 @@ import (
 	"golock/test/testkit"
 )
 
-// TestARM64 runs golock for arm64 in qemu-user: the assembly of signals and internal/entry. qemu-user lacks system calls
-// that a store with leases needs, so the store is local.
+// TestARM64 runs golock for arm64 in qemu-user: the assembly of signals and internal/entry. qemu-user lacks system
+// calls that a store with leases needs, so the store is local.
 func TestARM64(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "golock")
-	build := exec.Command("go", "build", "-tags", "lean", "-ldflags", "-E golock/internal/entry.start", "-o", program, "golock")
+	build := exec.Command("go", "build", "-tags", "lean", "-ldflags", "-E golock/internal/entry.start",
+		"-o", program, "golock")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=arm64")
 	out, err := build.CombinedOutput()
 	if err != nil {
