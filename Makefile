@@ -14,7 +14,7 @@ TOOL    := $(GO) tool -modfile=.ci/tools.mod
 # Processes built with the race detector would sleep a second at their end.
 export GORACE := atexit_sleep_ms=0
 
-.PHONY: help build install dist deb deps test test-short fuzz lint bench campaign cluster clean
+.PHONY: help build install dist deb deps test test-short fuzz lint bench campaign cluster world clean
 
 help:
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -55,7 +55,7 @@ fuzz: ## each fuzz target for a minute
 
 lint: ## formatting, vet, the linters of .ci/golangci.yml
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt'ed: $$out"; exit 1; }
-	$(GO) vet -tags integration,cluster ./...
+	$(GO) vet -tags integration,cluster,world ./...
 	$(GO) vet -tags lean,integration ./cli ./locks/open
 	GOARCH=arm64 $(GO) vet . ./signals && GOARCH=arm $(GO) vet .
 	cd bench && $(GO) vet ./... && $(GO) test ./...
@@ -73,6 +73,11 @@ campaign: deps ## random faults on every store for DURATION (10m) each; SEED, ST
 
 cluster: deps ## faults and partitions of a real cluster on three hosts; STORE (etcd); prints a table; minutes
 	LOCKTEST_STORE=$(or $(STORE),etcd) $(GO) test -tags cluster -count 1 -timeout 0 -run '^TestCluster$$' -v ./test/cluster
+
+# The packages of the guest are fetched once; make clean forgets them. RUN=TestCron runs one of the tests.
+world: deb ## the package in Debian guests (QEMU): systemd, cron, reboots, suspend, NFS, SMB; RUN; an hour without KVM
+	test/world/build dist/golock_$(VERSION)_*.deb bin/world
+	LOCKTEST_IMAGE=$(CURDIR)/bin/world $(GO) test -tags world -count 1 -timeout 0 -run '$(or $(RUN),.)' -v ./test/world
 
 clean:
 	rm -rf bin dist
