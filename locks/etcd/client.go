@@ -109,7 +109,11 @@ func (c *client) connect(ctx context.Context, connected func()) (*link, error) {
 		}
 		raw = secure
 	}
-	l := &link{conn: newConn(raw), client: c, host: host}
+	patience := silence
+	if len(c.target.hosts) == 1 {
+		patience = lease.NewcomerAttempt
+	}
+	l := &link{conn: newConn(raw, patience), client: c, host: host}
 	if err := l.login(ctx); err != nil {
 		l.fail(err)
 		return nil, err

@@ -117,8 +117,9 @@ func (l *link) unary(ctx context.Context, method string, m message) ([]byte, err
 	}
 }
 
-// silence is how long a server that owes an answer may send nothing at all. After half of that time the
-// client sends it a ping.
+// silence is how long a server that owes an answer may send nothing at all, if there is another one to ask.
+// After half of that time the client sends it a ping. The client leaves the only server when the attempt is
+// over: if a crowd of clients connected anew each second, that server would answer nobody.
 const silence = time.Second
 
 var errSilent = errors.New("the server has gone silent")
@@ -126,7 +127,7 @@ var errSilent = errors.New("the server has gone silent")
 // receive waits for the next message, or for the end of the call without an error.
 func (s *stream) receive(ctx context.Context) (message []byte, ended bool, err error) {
 	waitsFrom := locks.BootTime()
-	timer := time.NewTimer(silence / 2)
+	timer := time.NewTimer(s.silence / 2)
 	defer timer.Stop()
 	pinged := false
 	for {
@@ -152,7 +153,7 @@ func (s *stream) receive(ctx context.Context) (message []byte, ended bool, err e
 			default:
 				pinged = s.ping()
 			}
-			timer.Reset(silence / 2)
+			timer.Reset(s.silence / 2)
 		}
 	}
 }

@@ -53,7 +53,8 @@ const streamWindow = network.AnswerSize + defaultWindow
 
 // conn is a connection to one server, with any number of streams.
 type conn struct {
-	raw net.Conn
+	raw     net.Conn
+	silence time.Duration // how long the server may be silent that owes an answer
 
 	writing sync.Mutex // guards the next fields
 	pending []byte     // frames that are written before the next one
@@ -88,9 +89,9 @@ type stream struct {
 }
 
 // newConn begins a connection. The frames that begin it are sent together with the first request.
-func newConn(raw net.Conn) *conn {
+func newConn(raw net.Conn, silence time.Duration) *conn {
 	c := &conn{
-		raw: raw, streams: map[uint32]*stream{}, window: defaultWindow, initialWindow: defaultWindow,
+		raw: raw, silence: silence, streams: map[uint32]*stream{}, window: defaultWindow, initialWindow: defaultWindow,
 		heard: locks.BootTime(),
 	}
 	c.moved = sync.NewCond(&c.mu)
