@@ -147,7 +147,8 @@ func missing(path string, err error) error {
 		if syscall.Lstat(above, &st) != nil {
 			continue
 		}
-		if st.Mode&syscall.S_IFMT != syscall.S_IFLNK {
+		isLink := st.Mode&syscall.S_IFMT == syscall.S_IFLNK
+		if !isLink || syscall.Stat(above, &st) == nil { // what is missing is behind it
 			return err
 		}
 		return fmt.Errorf("the symbolic link %s leads nowhere: %w", above, err)

@@ -333,6 +333,16 @@ func TestLinkWithoutTarget(t *testing.T) {
 		}
 		testkit.Must(t, errors.Join(os.Remove(link), os.RemoveAll(filepath.Join(home, ".config"))))
 	}
+	// A link to a directory without golock's file leads somewhere.
+	symlink(t.TempDir())(t, filepath.Join(home, ".config"))
+	h.mustResolve(nil, nil)
+	if v, err := h.resolve(nil, nil); err != nil || len(v.Warnings) > 0 {
+		t.Errorf("behind a link: %v, %v: expected no warning", v.Warnings, err)
+	}
+	etc := filepath.Dir(h.system)
+	testkit.Must(t, os.RemoveAll(etc))
+	symlink(t.TempDir())(t, etc)
+	h.mustResolve(nil, nil)
 	symlink("none")(t, h.system)
 	_, err := h.resolve(nil, nil)
 	wantError(t, err, h.system+": the symbolic link "+h.system+" leads nowhere: no such file or directory", false)

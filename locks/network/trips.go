@@ -8,7 +8,7 @@ import (
 	"golock/locks"
 )
 
-// Trips measures the round trips on the connections to a server. Note and Forget do nothing on a nil Trips.
+// Trips measures the round trips on the connections to a server. Note does nothing on a nil Trips.
 type Trips struct {
 	mu   sync.Mutex      // guards the fields below
 	last []time.Duration // the last round trips, at most keptTrips, in no order
@@ -31,16 +31,6 @@ func (t *Trips) Note(took time.Duration) {
 	}
 	t.last[t.next] = took
 	t.next = (t.next + 1) % keptTrips
-}
-
-// Forget forgets all round trips, because another server is used from now on.
-func (t *Trips) Forget() {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last, t.next = nil, 0
 }
 
 // Distance returns the distance of a server to which a renewal needs the given number of round trips.

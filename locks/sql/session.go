@@ -388,8 +388,8 @@ func call(f func()) {
 func (s *Store) hasSeveralHosts() bool { return len(s.target.hosts) > 1 }
 
 // useNextHost makes the next attempt go to the host after the one that failed. It passes over a host
-// whose commit hung, once: an attempt there takes all of its time. How far away the next host is shows when it
-// answers.
+// whose commit hung, once: an attempt there takes all of its time. The distance of the host that failed counts
+// until the next one has answered: a shorter attempt might be too short to connect to a host that is as far away.
 func (s *Store) useNextHost(failed int64) {
 	next, hosts := failed+1, int64(len(s.target.hosts))
 	hung := s.hung.Load()
@@ -397,8 +397,5 @@ func (s *Store) useNextHost(failed int64) {
 		s.hung.CompareAndSwap(hung, 0)
 		next++
 	}
-	isNext := s.host.CompareAndSwap(failed, next)
-	if isNext && s.hasSeveralHosts() {
-		s.target.Trips.Forget()
-	}
+	s.host.CompareAndSwap(failed, next)
 }
