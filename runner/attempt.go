@@ -218,6 +218,18 @@ func (a *attempt) holding() []locks.Lease {
 	return *held
 }
 
+// granted returns the leases of all names that the run holds, also of the last one if the attempt has ended.
+func (a *attempt) granted() []locks.Lease {
+	select {
+	case <-a.ended:
+		if a.lease != nil {
+			return eachOf(a.lease)
+		}
+	default:
+	}
+	return a.holding()
+}
+
 func (a *attempt) names() (names []string) {
 	for _, r := range a.wanted {
 		names = append(names, r.Name)

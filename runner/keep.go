@@ -137,19 +137,22 @@ func (w *waiter) takeKeeper() (stop func()) {
 
 // dropHeld gives back the slots that the run holds, because it does not get the next one.
 func (w *waiter) dropHeld() {
-	drop := w.beginDrop()
+	drop := w.beginDrop(w.attempt.granted())
 	w.awaitDrop(drop, math.MaxInt64)
 }
 
-// beginDrop begins to give back the slots that the run holds. It returns nil if there are none.
-func (w *waiter) beginDrop() *pendingRelease {
-	held := w.attempt.holding()
+// beginDrop begins to give back those of the granted slots that it has not given back before. It returns nil
+// if there are none.
+func (w *waiter) beginDrop(granted []locks.Lease) *pendingRelease {
 	dropped := w.dropped
-	if len(held) <= dropped {
+	if len(granted) <= dropped {
 		return nil
 	}
-	w.dropped = len(held)
-	all := newLeases(w.attempt.names()[dropped:len(held)], held[dropped:])
+	w.dropped = len(granted)
+	if len(w.Earlier) == 0 { // an error need not say which lock it is about
+		return w.beginRelease(granted[0], w.takeKeeper())
+	}
+	all := newLeases(w.attempt.names()[dropped:len(granted)], granted[dropped:])
 	return w.beginRelease(all, w.takeKeeper())
 }
 

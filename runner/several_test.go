@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,5 +104,62 @@ func TestErrorsOfSeveralNames(t *testing.T) {
 		if !slices.Equal(*released, []string{"b", "a"}) {
 			t.Errorf("given back in the order %q", *released)
 		}
+	}
+}
+
+// releasedLease is a lease whose release is the test's.
+type releasedLease struct {
+	locks.Lease
+	release func() error
+}
+
+func (releasedLease) Grant() locks.Grant { return locks.Grant{} }
+func (releasedLease) Evicted() error     { return nil }
+
+func (l releasedLease) Release(context.Context) error { return l.release() }
+
+// A run that leaves gives each slot back once and tells the result, also if the store grants the last one when it has
+// begun to give back the first.
+func TestLastSlotGrantedWhileTheRunLeaves(t *testing.T) {
+	for _, failure := range []error{nil, errors.New("no connection left")} {
+		r := testRun(t, &played{}, "true")
+		r.Earlier = []locks.Request{{Name: "m"}}
+		var told []string
+		r.Log = func(_ bool, message string, _ ...any) { told = append(told, message) }
+		a := &attempt{cancel: func() {}, ended: make(chan struct{}), wanted: r.requests()}
+		var first, last atomic.Int32
+		a.add(releasedLease{release: func() error {
+			if first.Add(1) == 1 {
+				a.add(releasedLease{release: func() error { last.Add(1); return nil }})
+				close(a.ended)
+			}
+			return failure
+		}})
+		_ = (&waiter{Run: r, attempt: a}).leave(time.Minute)
+		want := []string{"slot given back", "slot given back"}
+		if failure != nil {
+			want[0] = "the slot could not be given back"
+		}
+		if first.Load() != 1 || last.Load() != 1 || !slices.Equal(told, want) {
+			t.Errorf("%v: %d and %d releases, told %q, want %q", failure, first.Load(), last.Load(), told, want)
+		}
+	}
+}
+
+// The watchdog gives back the slots of all names, so the line about each says that it tries.
+func TestWatchdogTakesOverAllSlots(t *testing.T) {
+	r := testRun(t, &played{}, "true")
+	var told []string
+	r.Log = func(_ bool, _ string, fields ...any) { told = append(told, fmt.Sprint(fields...)) }
+	done := make(chan struct{})
+	defer close(done)
+	silent := releasedLease{release: func() error { <-done; return nil }}
+	w := &watchdog{pid: 1, socket: -1}
+	for range 2 {
+		tell := r.beginRelease(silent, func() {}).await(0, w)
+		tell()
+	}
+	if len(told) != 2 || !strings.Contains(told[0], "the watchdog tries") || told[1] != told[0] {
+		t.Errorf("told %q", told)
 	}
 }

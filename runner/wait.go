@@ -236,9 +236,7 @@ func (w *waiter) received() (locks.Lease, *Outcome) {
 	}
 	if term := w.attempt.lease.Term(); term.Ends() && locks.BootTime() >= term.End() {
 		out := w.tooLate(w.attempt.lease, errTooLate)
-		const unused = true
-		tell := w.release(w.attempt.lease, unused, 0)
-		tell()
+		w.dropHeld()
 		return nil, out
 	}
 	return w.attempt.lease, nil
@@ -273,23 +271,18 @@ func (w *waiter) leave(limit time.Duration) (evicted error) {
 	var drop *pendingRelease
 	if w.Store.IsNetworked {
 		w.attempt.cancel()
-		drop = w.beginDrop()
+		drop = w.beginDrop(w.attempt.holding())
 	}
 	lease, err := w.giveUp(limit)
 	rest := max(limit-time.Since(began), leaveLimit/4)
 	switch {
-	case lease != nil:
-		if evicted == nil {
-			evicted = lease.Evicted()
-		}
-		tell := w.releaseWithin(rest, lease, w.watchdog)
-		tell()
-		return evicted
+	case lease != nil && evicted == nil:
+		evicted = lease.Evicted()
 	case errors.As(err, new(*locks.EvictedError)):
 		evicted = err
 	}
 	w.awaitDrop(drop, rest)
-	lateDrop := w.beginDrop() // a slot may have been granted just before the end of the attempt
+	lateDrop := w.beginDrop(w.attempt.granted()) // a slot may have been granted just before the end of the attempt
 	w.awaitDrop(lateDrop, rest)
 	return evicted
 }

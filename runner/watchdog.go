@@ -46,7 +46,8 @@ type watchdog struct {
 	pid     int    // 0 if there is no watchdog
 	socket  int    // -1 after it was closed
 
-	ended syscall.WaitStatus // the wait status, after dismiss
+	ended     syscall.WaitStatus // the wait status, after dismiss
+	takesOver bool               // it gives the slots back in golock's stead (takeOver)
 }
 
 var (
@@ -252,17 +253,18 @@ func (w *watchdog) dismiss() {
 }
 
 // takeOver makes the watchdog give the slots back, as if golock was killed, and golock does not wait for it.
-// With endsHolds it also ends their holds. takeOver reports whether there is a watchdog.
+// With endsHolds it also ends their holds. takeOver reports whether a watchdog does so, now or since an
+// earlier call: it gives back the slots of all names at once.
 func (w *watchdog) takeOver(endsHolds bool) bool {
-	if !w.exists() {
-		return false
+	if w.exists() {
+		if endsHolds {
+			w.send(msgEndHolds, 0)
+		}
+		w.closeSocket()
+		w.pid = 0
+		w.takesOver = true
 	}
-	if endsHolds {
-		w.send(msgEndHolds, 0)
-	}
-	w.closeSocket()
-	w.pid = 0
-	return true
+	return w != nil && w.takesOver
 }
 
 // killTree ends a watchdog that may have started the command, and all descendants.
