@@ -75,6 +75,18 @@ func TestFreeTooEarly(t *testing.T) {
 	}
 }
 
+// A run whose tool could not be started has taken no time: the times of later kills come from the average.
+func TestNotStarted(t *testing.T) {
+	test := testOf(t, `exit`)
+	test.Dir += "/missing"
+	r := &run{test: test, kill: killTime{inside: true}}
+	began := now()
+	r.do(context.Background())
+	if r.code != 127 || r.started < began || r.ended < r.started {
+		t.Errorf("exit code %d, from %d to %d, begun after %d", r.code, r.started, r.ended, began)
+	}
+}
+
 // A tool that prints 100 kB on one line passes.
 func TestNoise(t *testing.T) {
 	t.Parallel()

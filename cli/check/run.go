@@ -19,7 +19,7 @@ type run struct {
 	kill   killTime
 
 	// These times are in nanoseconds of now.
-	started int64 // just before the tool was started
+	started int64 // just before the tool was started, or could not be
 	queued  int64 // when the tool was known to wait; 0 if that is not known
 	ended   int64
 
@@ -51,6 +51,10 @@ func (r *run) do(ctx context.Context) {
 		r.ended = now()
 		r.stopped = ctx.Err() != nil
 	}()
+	r.started = now()
+	if !r.test.Golock { // other tools do not say when they wait
+		r.queued = r.started
+	}
 	argv := r.test.Command(r.child)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = r.test.Env
@@ -67,10 +71,6 @@ func (r *run) do(ctx context.Context) {
 			return
 		}
 		defer pipe.Close()
-	}
-	r.started = now()
-	if !r.test.Golock { // other tools do not say when they wait
-		r.queued = r.started
 	}
 	if err := cmd.Start(); err != nil {
 		r.code, r.message = 127, err.Error()
