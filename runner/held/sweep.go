@@ -2,6 +2,7 @@ package held
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,8 +17,9 @@ const minAge = 10 * time.Second
 // Sweep removes the sockets of killed holders that are at least olderThan old, and counts them.
 func Sweep(dir string, olderThan time.Duration) (removed int, err error) {
 	digits := strings.Repeat("[0-9a-f]", 32)
-	paths, err := filepath.Glob(socketPath(dir, digits+"-"+digits))
-	for _, path := range paths {
+	names, err := fs.Glob(os.DirFS(dir), digits+"-"+digits+suffix) // the name of dir is no pattern
+	for _, name := range names {
+		path := filepath.Join(dir, name)
 		info, err := os.Lstat(path)
 		if err != nil || info.Mode()&os.ModeSocket == 0 {
 			continue
