@@ -169,7 +169,7 @@ func (s *supervisor) onTime() {
 	if s.limitAt != 0 && now >= s.limitAt {
 		s.limitAt = 0
 		s.Log(false, "time limit reached", "limit", s.TimeLimit)
-		s.because(severe, TimedOut, fmt.Errorf("%q was stopped at its time limit of %v", s.Request.Name, s.TimeLimit))
+		s.because(severe, TimedOut, fmt.Errorf("%s: the command was stopped at its time limit of %v", s.lockText(), s.TimeLimit))
 		s.stop(s.KillAfter)
 	}
 	if s.state == killing || (s.killAt != 0 && now >= s.killAt) {
