@@ -22,7 +22,7 @@ import (
 
 type reportCommand struct {
 	Summary    boolFlag     `name:"summary" brief:"" file:"no" help:"Print a table of all locks: how many runs were skipped, failed or lost their slot, how long they waited and ran. The default on a terminal."`
-	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by a page that shows when each run waited and ran, and behind whom, with the table. It needs no other file, no network and no JavaScript."`
+	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by a page that shows when each run waited and ran, and behind whom, with the table. It needs no other file, no network and no JavaScript. With - it is printed to standard output."`
 	Prometheus boolFlag     `name:"prometheus" brief:"" file:"no" help:"Print metrics for Prometheus. The default if standard output is not a terminal."`
 	Textfile   textFlag     `name:"textfile" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by the metrics, in one step, for node_exporter's textfile collector."`
 	Since      durationFlag `name:"since" brief:"" file:"no" placeholder:"D" help:"Count only runs that ended within the last D."`
@@ -86,9 +86,17 @@ func (c *reportCommand) readFilter(v *config.Values) (selected report.Filter) {
 	return selected
 }
 
-// refuseContradictions refuses flags that exclude each other.
+// refuseContradictions refuses flags that exclude each other, and paths that are no names of files.
 func (c *reportCommand) refuseContradictions(v *config.Values) {
+	for _, key := range []string{"html", "textfile"} {
+		_, err := v.Path(key)
+		v.Reject(err)
+	}
 	switch {
+	case c.Textfile.text() == "-":
+		v.Fail("textfile", `"-" names no file: --prometheus prints the metrics to standard output`)
+	case c.printsPage() && (c.Summary.on() || c.Prometheus.on()):
+		v.Fail("html", "%q cannot be combined with --summary or --prometheus: both print to standard output", c.HTML.text())
 	case c.Summary.on() && c.Prometheus.on():
 		v.Fail("summary", "cannot be combined with --prometheus: both print to standard output")
 	case c.Textfile.given() && c.Prometheus.on():
@@ -108,8 +116,10 @@ func (c *reportCommand) paths(v *config.Values, out *term.Printer) ([]string, er
 		return paths, nil
 	}
 	warn(out, v) // the settings name the report, so their warnings matter
-	path := v.Text("report")
+	path, err := v.Path("report")
 	switch {
+	case err != nil:
+		return nil, err
 	case path == "":
 		return nil, usageError{errors.New("missing FILE: name the files that golock run --report has written, or set GOLOCK_REPORT; see golock report --help")}
 	case standardStream(path) >= 0:
@@ -197,11 +207,20 @@ func (c *reportCommand) write(sums *reportSums, out *term.Printer) error {
 	return printOut(strings.Join(lines, "\n") + "\n")
 }
 
+// printsPage reports whether the page goes to standard output.
+func (c *reportCommand) printsPage() bool {
+	path := c.HTML.text()
+	return path == "-" || standardStream(path) == 1
+}
+
 func (c *reportCommand) writePage(sums *reportSums) error {
 	var html bytes.Buffer
 	err := sums.page.Write(&html, sums.summary.Rows())
 	if err != nil {
 		return err
+	}
+	if c.printsPage() {
+		return printOut(html.String())
 	}
 	return replaceFile(c.HTML.text(), html.Bytes(), isReadByUmask)
 }

@@ -22,9 +22,12 @@ import (
 // must not block the run. The names of standard output and error are links too, but stand for what
 // golock has open.
 func openReport(v *config.Values) (fd int, err error) {
-	path := v.Text("report")
-	if path == "" {
-		return -1, nil
+	path, err := v.Path("report")
+	if err != nil || path == "" {
+		return -1, err
+	}
+	if path == "-" {
+		return -1, v.Errorf("report", `"-" is not standard output here: name /dev/stdout, or ./- for a file`)
 	}
 	if stream := standardStream(path); stream >= 0 {
 		return duplicateStream(v, path, stream)

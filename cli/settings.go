@@ -116,7 +116,10 @@ func readAddress(v *config.Values) (a address, err error) {
 		return a, v.Conflict("store-file", "store", "")
 	}
 	a.key = "store-file"
-	path := v.Text(a.key)
+	path, err := v.Path(a.key)
+	if err != nil {
+		return a, err
+	}
 	if path == "" {
 		return a, v.Errorf(a.key, "names no file")
 	}

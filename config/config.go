@@ -259,7 +259,10 @@ func (v *Values) load(files Files) (all []*file, err error) {
 
 // loadExplicit reads the file that a flag or a variable names, and no other.
 func (v *Values) loadExplicit(files Files, source Source) ([]*file, error) {
-	path := v.Text("config")
+	path, err := v.Path("config")
+	if err != nil {
+		return nil, err
+	}
 	switch path {
 	case "":
 		return nil, v.Errorf("config", "names no file")

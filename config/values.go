@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Values are the settings that Resolve has found. Its methods take the key of a setting and panic for
@@ -55,6 +56,19 @@ func (v *Values) Text(key string) string {
 		return texts[len(texts)-1]
 	}
 	return v.settings[i].Default
+}
+
+// Path returns a setting that is the path of a file. It fails for a path with a control character, or with
+// white space at an end: "job.jsonl\n" of a variable would be another file than "job.jsonl".
+func (v *Values) Path(key string) (string, error) {
+	path := v.Text(key)
+	switch {
+	case strings.ContainsFunc(path, unicode.IsControl):
+		return "", v.Errorf(key, "%q has a control character: remove it from the path", path)
+	case strings.TrimSpace(path) != path:
+		return "", v.Errorf(key, "%q begins or ends with white space: remove it from the path", path)
+	}
+	return path, nil
 }
 
 // Choice returns a setting whose value must be one of the words.
@@ -122,7 +136,7 @@ func (v *Values) Err() error { return v.err }
 // Fail records a mistake in a setting. Err returns it if it is the first one.
 func (v *Values) Fail(key, format string, args ...any) { v.Reject(v.Errorf(key, format, args...)) }
 
-// Reject records any error. Err returns it if it is the first one.
+// Reject records any error, or nothing if it is nil. Err returns it if it is the first one.
 func (v *Values) Reject(err error) {
 	if v.err == nil {
 		v.err = err
