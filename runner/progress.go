@@ -20,7 +20,7 @@ type Waiting struct {
 	Place   int           // the place in the queue; 1 is next; 0 if it is not known
 	Holders []locks.Entry // the holders at the last look; empty if they are not known
 	Problem string        // why the last look failed; "" if it did not
-	Pause   string        // why the store grants no slots for now; "" if it does
+	Pause   string        // why the store grants no slots for now, apart from holders and waiters; "" if it does
 }
 
 // The time between two looks at the store is at least the largest of these. A look costs more in a
@@ -110,6 +110,9 @@ func (w *waiter) noteHolders(holders []locks.Entry) {
 // reportProgress calls Run.Waits with what is known. The result of the call sets when the next report is due.
 func (w *waiter) reportProgress() {
 	w.progress.view.Place, w.progress.view.Pause = int(w.attempt.place.Load()), ""
+	if reason := w.attempt.reason.Load(); reason != nil {
+		w.progress.view.Pause = *reason
+	}
 	if q := w.attempt.pause.Load(); q != nil && time.Now().Before(q.End) {
 		w.progress.view.Pause = q.Error()
 	}

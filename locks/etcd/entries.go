@@ -166,7 +166,7 @@ func (s *state) show(q *queue.Entry, name, boot string, now locks.Instant) locks
 		e.State, e.Slots, e.Fence = locks.Holding, q.Slots, q.Fence
 	}
 	if q.HoldLeft > 0 {
-		e.HeldTill = time.Now() // addHolds replaces it
+		e.HeldTill = time.Now() // the earliest end; addHolds replaces it, unless that fails
 	}
 	return e
 }
@@ -206,9 +206,12 @@ func (l *link) addHolds(ctx context.Context, all []locks.Entry) error {
 		}
 		_, hold := leasesOf(e.Ref.ID)
 		a, err := l.remaining(ctx, hold)
+		if err != nil {
+			return err
+		}
 		left := time.Duration(max(a.ttl+1, 0)) * time.Second // etcd rounds down
 		e.HeldTill, e.Expires = time.Now().Add(left), max(e.Expires, left)
-		return err
+		return nil
 	})
 }
 

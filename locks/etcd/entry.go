@@ -45,7 +45,7 @@ type entry struct {
 	granted          locks.Instant // when the entry heard of its grant, or its hold began
 	replaced         []locks.Entry // the entries that this one has evicted while it joined
 	front            string        // ID of the first waiter that could take a slot and has not
-	since            locks.Instant // when the entry saw first that front could take a slot
+	frontSince       locks.Instant // when the entry saw first that front could take a slot
 	refuseAt         locks.Instant // when a request that waits for front is refused; 0 if it does not wait for front
 	watch            *watch
 }

@@ -76,6 +76,28 @@ func TestChaos(t *testing.T) {
 	locktest.AwaitEntries(t, direct, "a", locktest.Counts{})
 }
 
+// An entry whose hold ends at a time that the cluster does not tell is listed without a later one.
+func TestUnknownEndOfHold(t *testing.T) {
+	t.Parallel()
+	proxy := etcdtest.NewProxy(t, etcdtest.Shared(t))
+	direct := etcdtest.StoreURL(t)
+	s := open(t, proxy.URL()+direct[strings.LastIndex(direct, "/"):])
+	locktest.Release(t, locktest.AcquireAtOnce(t, s, "n", locktest.Hold(time.Hour)))
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	proxy.Judge(func(request string) server.Verdict {
+		if request == "remaining" {
+			cancel()
+			return server.Lose
+		}
+		return server.Pass
+	})
+	all, err := s.Entries(ctx, "n")
+	if err == nil || len(all) != 1 || all[0].HeldTill.IsZero() || all[0].HeldTill.After(time.Now()) {
+		t.Errorf("Entries = %+v, %v", all, err)
+	}
+}
+
 // A waiter keeps its place when the history of what it watches is compacted, and its connection is cut.
 func TestCompactedWhileWaiting(t *testing.T) {
 	t.Parallel()

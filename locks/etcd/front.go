@@ -14,37 +14,38 @@ const passOver = time.Second
 // noteFront notes the first waiter that could take a slot and has not.
 func (e *entry) noteFront(id string) {
 	if id != e.front {
-		e.front, e.since = id, e.store.clock()
+		e.front, e.frontSince = id, e.store.clock()
 	}
 }
 
 // absent returns the ID of the waiter at the front if it has left a slot free for too long, or "".
 func (e *entry) absent() string {
-	if e.front == "" || e.store.clock().Sub(e.since) < passOver {
+	if e.front == "" || e.store.clock().Sub(e.frontSince) < passOver {
 		return ""
 	}
 	return e.front
 }
 
-// waitsForFront reports whether a request that would be refused waits until the waiter at the front has taken
-// its slot, because there is room for both. The first call sets refuseAt, the end of that wait. A run that
-// starts may be that waiter for a moment: it queues if another run was faster, and then takes what is free.
-func (e *entry) waitsForFront(s *state, d *queue.Decision) bool {
+// hasRoomBesideFront reports whether a request that would be refused could take a slot, or a place, if the
+// waiter at the front had taken its slot. A run that starts may be that waiter for a moment: it queues if
+// another run was faster, and then takes what is free.
+func (e *entry) hasRoomBesideFront(s *state, d *queue.Decision) bool {
 	isRefused := d.Verdict == queue.Busy || d.Verdict == queue.Nested
 	if !isRefused || d.Due == "" {
 		return false
 	}
 	served := s.view(e.id, e.request.Name, "").Served()
 	verdict := queue.Decide(served, e.joining()).Verdict
-	hasRoom := verdict == queue.Granted || verdict == queue.Queued
-	if !hasRoom {
-		return false
-	}
-	e.noteFront(d.Due)
+	return verdict == queue.Granted || verdict == queue.Queued
+}
+
+// postponeRefusal notes the waiter at the front for a request that waits until that waiter has taken its slot.
+// The first call sets the end of that wait.
+func (e *entry) postponeRefusal(front string) {
+	e.noteFront(front)
 	if e.refuseAt == 0 {
-		e.refuseAt = e.since.Add(passOver)
+		e.refuseAt = e.frontSince.Add(passOver)
 	}
-	return e.store.clock() < e.refuseAt
 }
 
 // awaitFront waits until the waiter at the front has left the queue, or its time is over. It returns the state

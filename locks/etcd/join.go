@@ -113,8 +113,12 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 			return a, lease.Invalid(d.Invalid)
 		}
 		_, isThere := s.own(e.id)
+		hasRoomBesideFront := e.hasRoomBesideFront(s, &d)
+		if hasRoomBesideFront {
+			e.postponeRefusal(d.Due)
+		}
 		switch {
-		case e.waitsForFront(s, &d):
+		case hasRoomBesideFront && e.store.clock() < e.refuseAt:
 			s, err = e.awaitFront(ctx, l, s)
 			continue
 		case d.Verdict != queue.Granted && d.Verdict != queue.Queued:
@@ -306,7 +310,7 @@ func (e *entry) answerQueued(place int, isDue bool) (a lease.Answer) {
 	a.Verdict, a.Place = queue.Queued, place
 	left := e.leaseFrom.Add(queue.AskEvery(e.ttl)).Sub(e.store.clock())
 	if isDue {
-		left = min(left, e.since.Add(passOver).Sub(e.store.clock()))
+		left = min(left, e.frontSince.Add(passOver).Sub(e.store.clock()))
 	}
 	a.Nap = queue.Nap{For: max(left, time.Millisecond), KeepsConnection: true}
 	return a

@@ -101,27 +101,27 @@ func (x *examination) reachable(st *memberStatus, m *membership, all []host) {
 // changes its leader.
 func (x *examination) commits(ctx context.Context, ttl time.Duration) {
 	const count = 5
-	var took []time.Duration
+	var longest time.Duration
 	for range count {
 		ref, err := locks.NewRef("golock doctor")
 		if err != nil {
 			return
 		}
 		id, _ := leasesOf(ref.ID)
-		_, err = retryCall(ctx, x.store, func(ctx context.Context, l *link) (a leaseAnswer, err error) {
+		took, err := retryCall(ctx, x.store, func(ctx context.Context, l *link) (time.Duration, error) {
 			begin := x.store.clock()
-			a, err = l.grant(ctx, id, max(ttl.Truncate(time.Second), time.Second))
+			_, err := l.grant(ctx, id, max(ttl.Truncate(time.Second), time.Second))
+			end := x.store.clock()
 			if err == nil {
-				took = append(took, x.store.clock().Sub(begin))
 				l.revokeSoon(id)
 			}
-			return a, err
+			return end.Sub(begin), err
 		})
 		if err != nil {
 			return // leastTTL reports that
 		}
+		longest = max(longest, took)
 	}
-	longest := slices.Max(took)
 	what := fmt.Sprintf("takes %v at most, of %d", longest.Round(10*time.Microsecond), count)
 	if limit := min(ttl/20, 500*time.Millisecond); longest > cmp.Or(limit, time.Millisecond) {
 		x.Add(locks.Note, "commit", what+fmt.Sprintf("; with a TTL of %v more than %v is slow", ttl, limit),

@@ -115,8 +115,8 @@ func ofKey(key locks.Key) func(base string) bool {
 }
 
 // eachTable locks the gate of each selected lock file and calls f with its table. Any process that
-// may read a file can keep its gate locked. So the waits that fail share one time limit, gateLimit.
-// After that eachTable tries the remaining files without waiting.
+// may read a file can keep its gate locked. So all waits share one time limit, gateLimit. After that
+// eachTable tries the remaining files without waiting.
 func (s *Store) eachTable(
 	ctx context.Context, isSelected func(base string) bool, access int, f func(*lockFile, *table) error,
 ) (failed []error) {
@@ -151,13 +151,8 @@ func (s *Store) eachTable(
 		if isForChange && !file.Type().IsRegular() {
 			continue
 		}
-		fileBegin := time.Now()
-		if err := d.withTable(ctx, base, access, remaining, f); err != nil {
+		if err := d.withTable(ctx, base, access, &remaining, f); err != nil {
 			failed = append(failed, err)
-			remaining -= time.Since(fileBegin)
-			if remaining <= 0 {
-				remaining = notAtAll
-			}
 		}
 	}
 	return failed
@@ -192,10 +187,11 @@ func (d *directory) files() ([]os.DirEntry, error) {
 }
 
 // withTable locks the gate of a lock file and calls f with its table. It does nothing if the file is
-// missing or is not a lock file. f gets an empty table if the name in the table does not belong to a
-// file of this name, or if the table cannot be read and no entry uses it.
+// missing, is removed meanwhile, or is not a lock file. f gets an empty table if the name in the table
+// does not belong to a file of this name, or if the table cannot be read and no entry uses it. remaining
+// limits the wait for the gate, which reduces it; it becomes notAtAll at the end.
 func (d *directory) withTable(
-	ctx context.Context, base string, access int, limit time.Duration, f func(*lockFile, *table) error,
+	ctx context.Context, base string, access int, remaining *time.Duration, f func(*lockFile, *table) error,
 ) error {
 	file, err := d.open(base, access)
 	if err != nil || file == nil {
@@ -206,7 +202,15 @@ func (d *directory) withTable(
 	if access == unix.O_RDONLY {
 		kind = unix.F_RDLCK
 	}
-	err = file.lockGate(ctx, kind, limit)
+	waitBegin := time.Now()
+	err = file.lockGate(ctx, kind, *remaining)
+	*remaining -= time.Since(waitBegin)
+	if *remaining <= 0 {
+		*remaining = notAtAll
+	}
+	if err == errMoved {
+		return nil
+	}
 	if err == locks.ErrWouldBlock {
 		err = &locks.PathError{
 			Path: file.path,
@@ -260,7 +264,7 @@ func (f *lockFile) describe(name string, r *record) locks.Entry {
 
 // busy makes the error that names the holders and counts the waiters. tryTake has found the holders.
 func (e *entry) busy(tab *table) *locks.BusyError {
-	busy := &locks.BusyError{Name: tab.name}
+	busy := &locks.BusyError{Name: tab.name, Reason: e.obstacles.reason()}
 	for i := range e.obstacles.holders {
 		h := &e.obstacles.holders[i]
 		busy.Holders = append(busy.Holders, e.file.describe(tab.name, h))
@@ -270,9 +274,6 @@ func (e *entry) busy(tab *table) *locks.BusyError {
 		if r.state == stateWaiting && r.evictor == "" && e.file.isLive(r) {
 			busy.Waiters++
 		}
-	}
-	if e.obstacles.removedFile {
-		busy.Reason = whyRemoved
 	}
 	return busy
 }

@@ -27,7 +27,9 @@ const (
 
 // lockGate locks the gate; with F_RDLCK only to read the table. Unless limit is forever, it fails if
 // the process that has the gate locked is stopped, or if the table does not change for so long. It
-// names that process if it can be found. With notAtAll it returns ErrWouldBlock instead of waiting.
+// names that process if it can be found. It returns errMoved if the file was removed: then others leave
+// the file without a change, and nobody needs its gate. With notAtAll it returns ErrWouldBlock instead
+// of waiting.
 func (f *lockFile) lockGate(ctx context.Context, kind int16, limit time.Duration) error {
 	err := setLock(f.fd, kind, gateByte)
 	switch {
@@ -64,6 +66,9 @@ func (f *lockFile) lockGate(ctx context.Context, kind int16, limit time.Duration
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick:
+		}
+		if err := f.checkPath(); err != nil {
+			return err
 		}
 		counters := f.counters()
 		if counters != lastCounters { // other processes change the table, so none is stuck

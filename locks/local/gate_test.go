@@ -88,6 +88,51 @@ func TestCrowdAtTheGateIsWaitedFor(t *testing.T) {
 	newcomer.unlockGate()
 }
 
+// Who waits for the gate of a file that is removed goes to the new file, or lists it as missing: those
+// who come through that gate change nothing, and would look like one that is stuck.
+func TestGateOfARemovedFileIsLeft(t *testing.T) {
+	t.Parallel()
+	s := New(t.TempDir())
+	locktest.Release(t, take(t, s, "x"))
+	inside, path := openLock(t, s, "x"), lockPath(s.path, "x")
+	testkit.Must(t, inside.lockGate(background, unix.F_WRLCK, forever))
+	defer inside.unlockGate()
+	joined, listed := make(chan error, 1), make(chan error, 1)
+	go func() { joined <- serve(s, locktest.NewRequest(t, "x", locktest.NoWait), func() {}) }()
+	go func() {
+		_, err := s.Entries(background, "x")
+		listed <- err
+	}()
+	testkit.AwaitSleepers(t, path, 2)
+	testkit.Must(t, os.Remove(path))
+	testkit.Must(t, <-joined)
+	testkit.Must(t, <-listed)
+}
+
+// All waits of a listing share a limit, also those that end well.
+func TestWaitsForGatesShareALimit(t *testing.T) {
+	t.Parallel()
+	s := New(t.TempDir())
+	locktest.Release(t, take(t, s, "x"))
+	inside := openLock(t, s, "x")
+	testkit.Must(t, inside.lockGate(background, unix.F_WRLCK, forever))
+	d, err := openDirectory(s.path, s.roots, doNotCreate)
+	testkit.Must(t, err)
+	defer d.close()
+	remaining, done := gateLimit, make(chan error, 1)
+	go func() {
+		done <- d.withTable(background, inside.base, unix.O_RDONLY, &remaining, func(*lockFile, *table) error { return nil })
+	}()
+	testkit.AwaitSleepers(t, lockPath(s.path, "x"), 1)
+	const long = gateWait / 20
+	<-time.After(long)
+	inside.unlockGate()
+	testkit.Must(t, <-done)
+	if remaining > gateLimit-long {
+		t.Errorf("%v of %v are left after a wait of %v", remaining, gateLimit, long)
+	}
+}
+
 // A waiter in the queue waits for the gate without a limit, and still leaves without delay when it
 // gives up.
 func TestQueuedWaitersOutlastAStoppedProcess(t *testing.T) {

@@ -100,7 +100,11 @@ func (l *lease) Hold(ctx context.Context) error {
 	if f == nil { // it was released
 		return locks.ErrLost
 	}
-	if err := f.lockGate(ctx, unix.F_WRLCK, gateLimit); err != nil {
+	err := f.lockGate(ctx, unix.F_WRLCK, gateLimit)
+	if err == errMoved {
+		return &locks.PathError{Path: f.path, Err: err}
+	}
+	if err != nil {
 		return err
 	}
 	defer f.unlockGate()

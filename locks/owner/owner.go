@@ -34,7 +34,7 @@ func Of(r locks.Request) Owner {
 	room := max(maxCommand-len(r.Note)-len(r.Next), 0) // thousands of entries must fit into one answer of a store
 	for _, word := range r.Command {
 		if len(word) >= room {
-			o.Command = append(o.Command, word[:room]+"…")
+			o.Command = append(o.Command, begin(word, room)+"…")
 			break
 		}
 		room -= len(word) + 1 // counts an empty word too, because there may be many
@@ -75,7 +75,20 @@ func cut(text string, limit int) string {
 	if len(text) <= limit+len("…") {
 		return text
 	}
-	return text[:limit] + "…"
+	return begin(text, limit) + "…"
+}
+
+// begin returns at most limit bytes of a text that has no fewer. It does not end inside a character.
+func begin(text string, limit int) string {
+	if limit == len(text) {
+		return text
+	}
+	for end := limit; end > max(limit-utf8.UTFMax, 0); end-- {
+		if utf8.RuneStart(text[end]) {
+			return text[:end]
+		}
+	}
+	return text[:limit] // the text is not UTF-8
 }
 
 // Describe copies the owner into an entry. On another host the UID means nothing, so it is left

@@ -130,8 +130,8 @@ func (x *examination) memory(info map[string]string) {
 	policy, isUnlimited := info["maxmemory_policy"], info["maxmemory"] == "0"
 	isSafe := policy == "noeviction"
 	what := "is " + locks.Printable(policy, 40)
-	const why = "a server that needs room throws keys away, those of locks among them (they all have an end of their own, " +
-		"so volatile-* hits them too): two may run then"
+	const why = "a server that needs room throws keys away, those of locks among them (they all have an end of their " +
+		"own, so volatile-* hits them too): two may run then"
 	const fix = "CONFIG SET maxmemory-policy noeviction and the same in redis.conf, or a server of its own for locks"
 	x.Judge("maxmemory-policy",
 		locks.Row{

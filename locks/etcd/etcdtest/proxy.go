@@ -92,6 +92,8 @@ func about(method string, data []byte) string {
 		return "renew"
 	case strings.HasSuffix(method, "/LeaseRevoke"):
 		return "release"
+	case strings.HasSuffix(method, "/LeaseTimeToLive"):
+		return "remaining"
 	case strings.HasSuffix(method, "/Watch"):
 		return "watch"
 	case strings.HasSuffix(method, "/Txn") && strings.Contains(string(data), `{"name":`): // it has a record

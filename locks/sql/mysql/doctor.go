@@ -119,8 +119,8 @@ func replicas(ctx context.Context, x *sql.Examination, set map[string]string, is
 	}
 	ms, _ := strconv.ParseInt(set[variable], 10, 64)
 	wait := time.Duration(ms) * time.Millisecond
-	fix := "semi-synchronous replication with a " + variable + " of days; or let nobody promote a replica before the old " +
-		"primary server is stopped"
+	fix := "semi-synchronous replication with a " + variable + " of days; or let nobody promote a replica before the " +
+		"old primary server is stopped"
 	x.Judge("replicas",
 		locks.Row{
 			When: isSemiSync && wait >= longWait, Level: locks.OK,

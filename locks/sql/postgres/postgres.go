@@ -77,8 +77,8 @@ func dialect() sql.Dialect {
 			sql.Errors(sql.ForNewcomers, "", "53"),                      // the disk or the memory is full
 			sql.Errors(sql.Refused, "", "57P04"),                        // the database has been dropped
 			sql.Errors(sql.Refused, lease.LoginHint, bouncer+" no such user", bouncer+" password authentication failed",
-				bouncer+" SASL authentication failed", bouncer+" certificate authentication failed", bouncer+" bouncer config error",
-				bouncer+" unix socket login rejected"),
+				bouncer+" SASL authentication failed", bouncer+" certificate authentication failed",
+				bouncer+" bouncer config error", bouncer+" unix socket login rejected"),
 			sql.Errors(sql.Refused, "the pooler wants TLS: ?tls=on", bouncer+" SSL required"),
 			sql.Errors(sql.Refused, "the database must exist", bouncer+" no such database"),
 			// The transaction lost a race (40), timed out (25P03, 55P03), the server starts or stops (57),
