@@ -97,10 +97,15 @@ func (r *Run) beginRelease(lease locks.Lease, prepare func()) *pendingRelease {
 
 // await waits for the release, but not longer than limit. After that the watchdog goes on, as if golock was
 // killed, and golock can end. Without a watchdog the slot is free at the end of its lease; that of a local
-// store is free when golock has ended.
+// store is free when golock has ended. A hold would stay, although nothing was begun with the slot: if no
+// watchdog can end it, await waits for at least releaseLimit.
 func (p *pendingRelease) await(limit time.Duration, w *watchdog) (tell func()) {
 	if p == nil {
 		return func() {}
+	}
+	hasHold := p.run.Request.Hold > 0
+	if hasHold && !w.canTakeOver() {
+		limit = max(limit, releaseLimit)
 	}
 	select {
 	case <-p.done:
@@ -110,14 +115,22 @@ func (p *pendingRelease) await(limit time.Duration, w *watchdog) (tell func()) {
 		return p.tell
 	case <-time.After(limit):
 	}
-	if !p.run.Store.IsNetworked {
-		return func() {}
-	}
-	err := errors.New("no answer in time: it is free at the end of its lease")
+	return p.tellUnanswered(w.takeOver(hasHold))
+}
+
+// tellUnanswered returns what tells that a release got no answer. isTakenOver says that the watchdog goes on.
+func (p *pendingRelease) tellUnanswered(isTakenOver bool) (tell func()) {
 	hasHold := p.run.Request.Hold > 0
-	isTakenOver := w.takeOver(hasHold)
-	if isTakenOver {
+	var err error
+	switch {
+	case isTakenOver:
 		err = errors.New("no answer in time: the watchdog tries for another " + releaseLimit.String())
+	case hasHold:
+		err = errors.New("no answer in time: it may stay taken until its hold is over (golock break ends a hold)")
+	case !p.run.Store.IsNetworked:
+		return func() {}
+	default:
+		err = errors.New("no answer in time: it is free at the end of its lease")
 	}
 	return func() { p.run.Log(true, "the slot could not be given back", "error", err) }
 }

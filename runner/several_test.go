@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golock/locks"
@@ -161,5 +162,38 @@ func TestWatchdogTakesOverAllSlots(t *testing.T) {
 	}
 	if len(told) != 2 || !strings.Contains(told[0], "the watchdog tries") || told[1] != told[0] {
 		t.Errorf("told %q", told)
+	}
+}
+
+// A run that ends before its command may not leave a hold behind: without a watchdog golock itself waits for the
+// release, longer than a signal otherwise lets it wait.
+func TestReleaseWithoutWatchdog(t *testing.T) {
+	for _, isNetworked := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := testRun(t, &played{}, "true")
+			r.Request.Hold, r.Store.IsNetworked = time.Hour, isNetworked
+			var told []string
+			r.Log = func(_ bool, message string, fields ...any) { told = append(told, message+fmt.Sprint(fields...)) }
+			ended := false
+			slow := releasedLease{release: func() error {
+				time.Sleep(releaseLimit / 2)
+				ended = true
+				return errors.New("no connection left")
+			}}
+			tell := r.beginRelease(slow, func() {}).await(leaveLimit, nil)
+			tell()
+			if !ended {
+				t.Error("golock ends before the release")
+			}
+			done := make(chan struct{})
+			silent := releasedLease{release: func() error { <-done; return errors.New("too late") }}
+			tell = r.beginRelease(silent, func() {}).await(leaveLimit, nil)
+			tell()
+			if len(told) != 2 || !strings.Contains(told[1], "until its hold is over") {
+				t.Errorf("networked %v: told %q", isNetworked, told)
+			}
+			close(done)
+			synctest.Wait()
+		})
 	}
 }

@@ -252,6 +252,9 @@ func (w *watchdog) dismiss() {
 	w.pid = 0
 }
 
+// canTakeOver reports whether the watchdog can give the slots back, or does so already.
+func (w *watchdog) canTakeOver() bool { return w.exists() || w != nil && w.takesOver }
+
 // takeOver makes the watchdog give the slots back, as if golock was killed, and golock does not wait for it.
 // With endsHolds it also ends their holds. takeOver reports whether a watchdog does so, now or since an
 // earlier call: it gives back the slots of all names at once.
