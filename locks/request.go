@@ -91,6 +91,10 @@ type Request struct {
 	// grants nothing, or with nil when there is none.
 	Quarantined func(*QuarantineError) `json:"-"`
 
+	// Reason, if not nil, is called by Join and Wait with what is in the way if that is neither holders nor
+	// waiters (BusyError.Reason), and with "" when there is nothing of the kind.
+	Reason func(reason string) `json:"-"`
+
 	// Made, if not nil, is called by Join with the path of a directory that the URL names and that
 	// Join had to make: a misspelt path is another store.
 	Made func(path string) `json:"-"`
@@ -142,6 +146,13 @@ func (r *Request) DoLater(work func()) {
 func (r *Request) TellPlace(place int) {
 	if r.Progress != nil {
 		r.Progress(place)
+	}
+}
+
+// TellReason calls Reason.
+func (r *Request) TellReason(reason string) {
+	if r.Reason != nil {
+		r.Reason(reason)
 	}
 }
 

@@ -24,6 +24,7 @@ type attempt struct {
 	// These fields are about the name that comes next.
 	place  atomic.Int64 // the place in the queue; 0 if it is not known
 	pause  atomic.Pointer[locks.QuarantineError]
+	reason atomic.Pointer[string]       // what else than holders and waiters is in the way; "" or nil if nothing is
 	queued atomic.Pointer[locks.Ticket] // nil as long as the attempt has not queued
 
 	// held has the leases of the names that come before the next one. It is nil if there are none, and when
@@ -108,6 +109,7 @@ func (w *waiter) complete(r locks.Request, a *attempt) locks.Request {
 		w.Relay.Wake()
 	}
 	r.Quarantined = a.pause.Store
+	r.Reason = func(reason string) { a.reason.Store(&reason) }
 	r.StopsSoon = a.stopsSoon.Load
 	r.Later = func(work func()) { a.later = append(a.later, work) }
 	r.Made = func(path string) { w.made.Store(&path) }
@@ -206,6 +208,7 @@ func (a *attempt) add(lease locks.Lease) {
 		a.queued.Store(nil)
 		a.place.Store(0)
 		a.pause.Store(nil)
+		a.reason.Store(nil)
 	}
 }
 

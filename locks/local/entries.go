@@ -264,7 +264,7 @@ func (f *lockFile) describe(name string, r *record) locks.Entry {
 
 // busy makes the error that names the holders and counts the waiters. tryTake has found the holders.
 func (e *entry) busy(tab *table) *locks.BusyError {
-	busy := &locks.BusyError{Name: tab.name}
+	busy := &locks.BusyError{Name: tab.name, Reason: e.obstacles.reason()}
 	for i := range e.obstacles.holders {
 		h := &e.obstacles.holders[i]
 		busy.Holders = append(busy.Holders, e.file.describe(tab.name, h))
@@ -274,9 +274,6 @@ func (e *entry) busy(tab *table) *locks.BusyError {
 		if r.state == stateWaiting && r.evictor == "" && e.file.isLive(r) {
 			busy.Waiters++
 		}
-	}
-	if e.obstacles.removedFile {
-		busy.Reason = whyRemoved
 	}
 	return busy
 }

@@ -42,6 +42,20 @@ type obstacles struct {
 	damaged     bool     // the table cannot be read
 }
 
+// reason says what is in the way if that is neither holders nor waiters of this file, or is "".
+func (o *obstacles) reason() string {
+	if o.removedFile {
+		return "its lock file was removed while it was held, and that holder is still there"
+	}
+	return ""
+}
+
+// tellProgress tells the caller of the request what tryTake has found.
+func (e *entry) tellProgress() {
+	e.request.TellReason(e.obstacles.reason())
+	e.request.TellPlace(e.place)
+}
+
 // enter joins the queue of the lock file, or takes the slot at once. It returns nil if it has joined.
 func (e *entry) enter(ctx context.Context, t *ticket) (*lease, error) {
 	f, err := e.dir.openFile(e.request.Name)
@@ -94,7 +108,7 @@ func (e *entry) enter(ctx context.Context, t *ticket) (*lease, error) {
 	if err := setLock(f.fd, unix.F_WRLCK, waitByte(e.record.ticket)); err != nil {
 		return nil, f.failed("lock", err)
 	}
-	e.request.TellPlace(e.place)
+	e.tellProgress()
 	e.record.state = stateWaiting
 	return nil, f.write(tab, &e.record)
 }

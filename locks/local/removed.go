@@ -90,9 +90,6 @@ func (d *directory) locationInFileSystem() string {
 // has another mark and is checked anew.
 func (e *entry) pathMark() uint64 { return uint64(e.pathBytes[0]) ^ e.file.stat.Ino }
 
-// whyRemoved is the reason that a newcomer gets if the holders of a removed file are in its way.
-const whyRemoved = "its lock file was removed while it was held, and that holder is still there"
-
 // isLockedElsewhere reports whether another file than own, on the same device, has a lock on one of
 // the bytes. own is a name as kernelName returns it. Without /proc isLockedElsewhere reports false. It
 // reads a long list four times, because each reading may lack a lock.

@@ -90,8 +90,8 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 	if evicted != nil {
 		return nil, evicted
 	}
-	if e.obstacles.removedFile {
-		return nil, &locks.BusyError{Name: t.request.Name, Reason: whyRemoved}
+	if reason := e.obstacles.reason(); reason != "" {
+		return nil, &locks.BusyError{Name: t.request.Name, Reason: reason}
 	}
 	return nil, ctx.Err()
 }
@@ -139,7 +139,7 @@ func (e *entry) tryAgain(ctx context.Context) (l *lease, err error) {
 	}
 	l, err = e.tryTake(tab)
 	if err == nil {
-		e.request.TellPlace(e.place)
+		e.tellProgress()
 	}
 	return l, err
 }
