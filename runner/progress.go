@@ -54,10 +54,11 @@ type progress struct {
 
 // look is the result of a look at the store.
 type look struct {
-	holders []locks.Entry
-	place   int // the place of this run; 0 if it is not known
-	cost    time.Duration
-	err     error
+	holders  []locks.Entry
+	isListed bool // this run has an entry
+	place    int  // the place of this run; 0 if it is not known
+	cost     time.Duration
+	err      error
 }
 
 // updateProgress takes the result of a look, or makes the look or report that is due. The error is a
@@ -87,6 +88,8 @@ func (w *waiter) takeLook(l look) error {
 		return l.err
 	case l.err != nil:
 		w.progress.view.Problem = l.err.Error()
+	case w.Store.IsLocalQueue && !l.isListed: // it waits in the removed file, still behind the same holders
+		w.progress.view.Problem = "its lock file was removed"
 	default:
 		w.progress.view.Holders, w.progress.view.Problem = l.holders, ""
 		w.noteHolders(l.holders)
@@ -169,11 +172,11 @@ func (l *look) read(entries []locks.Entry, id locks.ID) bool {
 	for _, e := range entries {
 		switch {
 		case e.State == locks.Holding && isOwn(e, id):
-			// The slot was granted to this run just now.
+			l.isListed = true // the slot was granted to this run just now
 		case e.State == locks.Holding:
 			l.holders = append(l.holders, e)
 		case e.Ref.ID == id:
-			l.place = e.Position
+			l.isListed, l.place = true, e.Position
 			return true
 		}
 	}
