@@ -209,16 +209,16 @@ func (t transaction) message() (m message) {
 	return m
 }
 
-// These are the values of the parameter events of watchFrom.
+// These are the values of the parameter deletions of watchFrom.
 const (
 	allEvents     = false
 	onlyDeletions = true
 )
 
-// watchFrom returns a WatchRequest for the events of a range from a revision on.
-func watchFrom(s span, revision int64, events bool) message {
+// watchFrom returns a WatchRequest for the events of a range from a revision on, or only for its deletions.
+func watchFrom(s span, revision int64, deletions bool) message {
 	m := s.message().number(3, revision)
-	if events == onlyDeletions {
+	if deletions {
 		const noPuts = 0
 		m = m.bytes(5, []byte{noPuts})
 	}
