@@ -661,7 +661,7 @@ func TestScratch(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), `"state": "holding"`) {
 		t.Errorf("ls inside: %v\n%s", err, out)
 	}
-	if out, err = contain("/golock").CombinedOutput(); err == nil || !strings.Contains(string(out), "golock --help") {
+	if out, err = contain("/golock").CombinedOutput(); err == nil || !strings.Contains(string(out), "golock -h") {
 		t.Errorf("without a command: %v\n%s", err, out)
 	}
 	checkTLS(t, image, contain)
