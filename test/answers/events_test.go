@@ -134,6 +134,9 @@ func TestEveryEventIsLogged(t *testing.T) {
 		}
 	}
 	for event, keys := range logged {
+		if strings.HasSuffix(event, "so no user's configuration file counts") {
+			continue // a sentence about the settings of the test's user, who has no home directory
+		}
 		want, ok := documented[event]
 		if !ok {
 			t.Errorf("docs/reference.md does not know %q, with %q", event, slices.Sorted(maps.Keys(keys)))
