@@ -187,7 +187,7 @@ func TestOtherUser(t *testing.T) {
 
 // Only sockets of ours that nobody listens on any more are removed.
 func TestSweep(t *testing.T) {
-	dir := filepath.Join(directory(t), "[a-b]*?")
+	dir := filepath.Join(directory(t), "[") // no pattern; longer paths are too long for sockets
 	testkit.Must(t, os.Mkdir(dir, 0o700))
 	l := listen(t, dir, yesTo)
 	defer l.Close()
