@@ -118,14 +118,14 @@ type Conn interface {
 // Rows are the rows that one statement gave. NULL is the empty text.
 type Rows [][]string
 
-// maxFields is the largest number of fields of an answer. 10,000 entries have a sixth of that.
-const maxFields = 1 << 20
+// maxFields is the largest number of fields and rows of an answer. 10,000 entries have a third of that.
+const maxFields = 1 << 19
 
-// Collector collects the answer to Run. It limits the number of fields, as each takes memory
-// even if it is empty.
+// Collector collects the answer to Run. It limits the number of fields and rows, because each of them takes
+// memory even if it is empty.
 type Collector struct {
 	Answers []Rows
-	fields  int
+	size    int // the number of fields and rows so far
 }
 
 // Begin begins the rows of another statement.
@@ -133,8 +133,9 @@ func (c *Collector) Begin() { c.Answers = append(c.Answers, Rows{}) }
 
 // Row makes room for a row of the last statement.
 func (c *Collector) Row(fields int) ([]string, error) {
-	if c.fields += fields; c.fields > maxFields {
-		return nil, network.TooLong("more than %d fields", maxFields)
+	c.size += fields + 1
+	if c.size > maxFields {
+		return nil, network.TooLong("more than %d fields and rows", maxFields)
 	}
 	row := make([]string, fields)
 	last := &c.Answers[len(c.Answers)-1]
