@@ -210,9 +210,10 @@ func burstExperiments() []experiment {
 func scaleExperiment() experiment {
 	e := experiment{
 		Name: "scale", Metrics: queueMetrics, Title: "Long queues",
-		How: "Each waiter is a process. CPU time is per grant: the server's, and the waiters' with " +
-			"watchdogs and commands. At rest, 20 s after the last grant, it is per second: the server's, " +
-			"and each waiter's. The servers keep a connection for each waiter; with `waiters=` for so many.",
+		How: "Each waiter is a process. CPU time is in milliseconds per grant: that of the server, and that " +
+			"of the waiters with their watchdogs and commands. At rest, 20 s after the last grant, it is in " +
+			"milliseconds per second: that of the server, and that of one waiter. The servers keep a " +
+			"connection for each waiter, or for as many as `waiters=` says.",
 		rounds: 3, measure: measureLine,
 	}
 	for _, line := range []struct {
