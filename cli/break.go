@@ -53,9 +53,9 @@ Exit codes:
 // has twice its TTL for that.
 const goneLimit = 30 * time.Second
 
-// These constants say how often break looks whether an entry is gone, and how often it evicts the entry
-// again: the store may have forgotten the eviction, or another process may keep the slot of a command that
-// has ended.
+// These constants say how often break looks whether an entry is gone, and how often it evicts the entry again.
+// An eviction again helps if the store has forgotten the first one, or if the command has ended since and
+// another process keeps its slot: each eviction ends the processes that keep the slot at that moment.
 const (
 	firstPause = 5 * time.Millisecond   // before the first look; the pause doubles after each look
 	lastPause  = 200 * time.Millisecond // the longest pause

@@ -92,10 +92,10 @@ func (t *step) show(entries []queue.Entry) (all []locks.Entry) {
 	return all
 }
 
-// checkEpoch begins a new epoch if the server is not the one on which the name was last
-// used, or was started since. It may have forgotten the last commits: nothing is granted
-// until holders have had the time to renew. In its own epoch a holder that is missing was
-// evicted; in another one it may come back.
+// checkEpoch begins a new epoch if this server is none of those on which the name was last used, or was started
+// since. The server may then have forgotten the last commits, so nothing is granted until holders have had the
+// time to renew. A holder whose entry is missing may come back in a new epoch. In the epoch of its last answer
+// it may not: nothing was forgotten, so it has lost its slot.
 func (t *step) checkEpoch() {
 	// Several servers may answer at one address. The name remembers the latest ones.
 	servers := strings.Fields(t.name.servers)

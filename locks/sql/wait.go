@@ -114,6 +114,7 @@ func (e *entry) sleep(ctx context.Context, nap queue.Nap) (sent locks.Instant, e
 	if sent = locks.BootTime(); sent.Sub(from) >= limit {
 		return 0, nil
 	}
+	// Woken for whatever reason: the UPDATE accepts an offer if there is one.
 	answers, err := e.ask(bound, e.acceptText(), shape{columns: entryCount})
 	if err != nil || len(answers[0]) == 0 {
 		return 0, err
