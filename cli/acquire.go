@@ -108,7 +108,7 @@ func (c *acquireCommand) forNone(run *runner.Run, out *term.Printer, conflictCod
 	run.Waits = out.Waits()
 	lease, o := run.Take()
 	if o != nil {
-		return errorOf(out, *o, exitOfRun(*o), conflictCode)
+		return endOf(out, *o, exitOfRun(*o), conflictCode)
 	}
 	err := c.printSlot(slotOf(lease.Grant(), lease.Term()), run.Request.Name)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *acquireCommand) forProcess(
 	slot, o, end := awaitHolder(holder, run.Relay, out)
 	if slot == nil {
 		abandonHolder(holder)
-		return errorOf(out, o, end, conflictCode)
+		return endOf(out, o, end, conflictCode)
 	}
 	err = c.printSlot(*slot, run.Request.Name)
 	if err != nil {

@@ -53,9 +53,9 @@ Exit codes:
 // has twice its TTL for that.
 const goneLimit = 30 * time.Second
 
-// These constants say how often break looks whether an entry is gone, and how often it evicts the entry
-// again: the store may have forgotten the eviction, or another process may keep the slot of a command that
-// has ended.
+// These constants say how often break looks whether an entry is gone, and how often it evicts the entry again.
+// An eviction again helps if the store has forgotten the first one, or if the command has ended since and
+// another process keeps its slot: each eviction ends the processes that keep the slot at that moment.
 const (
 	firstPause = 5 * time.Millisecond   // before the first look; the pause doubles after each look
 	lastPause  = 200 * time.Millisecond // the longest pause
@@ -140,8 +140,18 @@ func (b *eviction) refusal(e locks.Entry) error {
 		"golock break --id %s evicts it", e.Name, e.Who(60), e.Ref)
 }
 
-// entries lists the entries of the name, or the entry of the ID.
+// entries lists the entries of the name, or the entry of the ID, with the invalid ones: they are no error, because
+// break evicts them, or leaves them alone.
 func (b *eviction) entries() ([]locks.Entry, error) {
+	all, err := b.list()
+	if invalid := locks.AsInvalid(err); len(invalid) > 0 {
+		return withInvalid(all, invalid), nil
+	}
+	return all, err
+}
+
+// list is entries for the valid entries. Its error names the invalid ones.
+func (b *eviction) list() ([]locks.Entry, error) {
 	if b.Name.given() {
 		return b.store.Entries(context.Background(), b.Name.text())
 	}
@@ -154,9 +164,6 @@ func (b *eviction) entries() ([]locks.Entry, error) {
 // evict evicts the entries that the flags select, and returns when they are gone.
 func (b *eviction) evict() error {
 	all, err := b.entries()
-	if invalid := locks.AsInvalid(err); len(invalid) > 0 {
-		all, err = withInvalid(all, invalid), nil
-	}
 	switch {
 	case errors.Is(err, locks.ErrLost):
 		return fmt.Errorf("nothing has the ID %s: %w", b.ref, locks.ErrLost)

@@ -127,9 +127,9 @@ func exitOfRun(o runner.Outcome) Exit {
 	}
 }
 
-// errorOf returns the error with which golock ends after a run. It logs an interrupted wait and, with
+// endOf returns the error with which golock ends after a run. It logs an interrupted wait and, with
 // -E 0, a skipped run, which is then no error.
-func errorOf(out *term.Printer, o runner.Outcome, end Exit, conflictCode int) error {
+func endOf(out *term.Printer, o runner.Outcome, end Exit, conflictCode int) error {
 	switch {
 	case o.Kind == runner.Interrupted:
 		out.Step("told to stop while waiting", "signal", signals.Name(o.Signal))

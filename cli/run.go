@@ -114,13 +114,13 @@ func (c *runCommand) run(out *term.Printer) error {
 	if o.Kind == runner.Ended && slices.Contains(okExit, end.Code) {
 		end = Exit{}
 	}
-	end = printError(out, errorOf(out, o, end, conflictCode)) // printed here, because the report needs the code
+	end = printError(out, endOf(out, o, end, conflictCode)) // printed here, because the report needs the code
 	if report >= 0 {
 		if err := appendReport(report, run, o, end.Code); err != nil {
 			out.Warn(fmt.Sprintf("the report could not be written to %s: %v", v.Text("report"), err))
 		}
 	}
-	return exitError{code: end.Code, signal: end.Signal}
+	return exitError{code: end.Code, signal: end.Signal} // without an error, which was printed above
 }
 
 // commandEnvironment returns the environment of the command. It removes a WATCHDOG_PID that names

@@ -78,7 +78,7 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 		pause = rand.N(w.Jitter)
 		w.Log(false, "waits a random time", "for", pause)
 	}
-	w.begin(pause)
+	w.begin(pause) // asks the store, if need be in a goroutine of its own
 	defer func() { w.finish(lease != nil) }()
 	for {
 		w.noteMade()

@@ -110,8 +110,8 @@ func (w *watchdog) spawn() error {
 	return nil
 }
 
-// groupIsOrphaned reports whether no process of this session outside of golock's process group
-// would continue the group.
+// groupIsOrphaned reports whether golock's process group counts as orphaned (setpgid(2)): its nearest ancestor
+// outside of the group, which would continue it after a stop, is not in this session.
 func groupIsOrphaned() bool {
 	session, _ := unix.Getsid(0)
 	for _, pid := range procfs.Ancestors(unix.Getpid()) {

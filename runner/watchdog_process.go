@@ -105,9 +105,9 @@ func (w *watchdogProcess) run() {
 	}
 }
 
-// passOn passes a signal to the watchdog on to golock, because a command that signals its parent
-// means golock. On a terminal (w.group is not 0) golock gets the terminal's signals itself, and CHLD tells
-// it that the command has stopped.
+// passOn sends golock a signal that the watchdog got, because a command that signals its parent means golock.
+// On a terminal (w.group is not 0) golock gets the terminal's signals itself, and CHLD tells it that the
+// command has stopped.
 func (w *watchdogProcess) passOn(sig syscall.Signal) {
 	concernsGolock := signals.Forwarded(sig) || signals.IsFault(sig)
 	if w.group != 0 {

@@ -177,14 +177,15 @@ func awaitDeath(limit time.Duration) {
 	}
 }
 
-// startDuration returns the time from the fork of this process until begun, when it had reached main.
-// It returns 0 if the time of the fork is not known.
-func startDuration(begun int64) time.Duration {
+// startDuration returns the time from the fork of this process until it reached main, which was at reachedMain
+// (a time of now). It returns 0 if the time of the fork is not known.
+func startDuration(reachedMain int64) time.Duration {
 	self, err := procfs.Self()
 	if err != nil {
 		return 0
 	}
-	return time.Duration(begun) - time.Duration(self.Start)*procfs.Tick
+	forked := self.Start * int64(procfs.Tick) // since boot, as reachedMain is
+	return time.Duration(reachedMain - forked)
 }
 
 // awaitOther returns when another child has locked a byte of the file, after limit at the

@@ -16,7 +16,7 @@ import (
 	"golock/locks"
 )
 
-// Examine examines what on this host the promises of a run depend on. isLeased says that the store has
+// Examine examines this host, as far as the promises of a run depend on it. isLeased says that the store has
 // leases.
 func Examine(isLeased bool) locks.Findings {
 	var found locks.Findings

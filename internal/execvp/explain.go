@@ -30,6 +30,13 @@ func Explain(name string, err error) string {
 		return explainInterpreter(path)
 	case exists || name == "" || !errors.Is(err, unix.ENOENT):
 		return ""
+	}
+	return explainMissing(name)
+}
+
+// explainMissing says what the user may have meant by the name of a program that does not exist.
+func explainMissing(name string) string {
+	switch {
 	case slices.Contains(strings.Fields(builtins), name):
 		return "it is a command of the shell: use sh -c '...'"
 	case strings.ContainsAny(name, " \t\n&|;<>"):

@@ -15,9 +15,9 @@ import (
 // usualOverflow is the kernel's default overflow ID.
 const usualOverflow = 65534
 
-// Root returns the user ID that files of the host's root have here, and whether this namespace maps
-// root, so that the ID is 0. If it does not, the ID stands for every user without a mapping. A file
-// with that ID belongs to root only if it is in a directory where root alone can put files.
+// Root returns the user ID that files of the host's root show in this user namespace: 0 if the namespace maps
+// root, otherwise the overflow ID, which all users without a mapping share. So a file with the overflow ID
+// belongs to root only if it is in a directory where root alone can put files.
 func Root() (uid uint32, isMapped bool) {
 	var st unix.Stat_t
 	if unix.Stat("/", &st) != nil || st.Uid == 0 {

@@ -187,18 +187,16 @@ func (c *client) close() {
 	}
 }
 
-// call makes one call. into reads the answer. If the member does not answer in time, or has no leader, call
-// drops the connection, so that the next attempt uses another member.
+// call makes one call. into reads the answer. If the member does not answer in time, has no leader, or sends a
+// damaged answer, call drops the connection, so that the next attempt uses another member.
 func (l *link) call(ctx context.Context, method string, m message, into func([]byte) error) error {
 	answer, err := l.unary(ctx, method, m)
+	mustDrop := shouldLeaveMember(err)
 	if err == nil {
 		err = into(answer)
-		if err == nil {
-			return nil
-		}
-		l.client.drop(l) // after a damaged answer the connection cannot be trusted
+		mustDrop = err != nil // the answer is damaged, so the connection cannot be trusted
 	}
-	if shouldLeaveMember(err) {
+	if mustDrop {
 		l.client.drop(l)
 	}
 	return err

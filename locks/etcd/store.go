@@ -7,8 +7,9 @@
 // Tickets and fences are revisions. There are no offers: a release removes keys, and the waiter in
 // front, which watches the lock, takes the slot.
 //
-// The first two waiters watch the lock. Others watch the two waiters directly before them. So a
-// release wakes three waiters, however many wait, even if the first one does not take its turn.
+// The first two waiters watch the lock, and each other waiter the two directly before it. So a hand-off wakes
+// three waiters, however many wait: the first two when the holder leaves, and the third when the first takes
+// the slot. If the first does not take its turn, the second does.
 package etcd
 
 import (

@@ -82,9 +82,10 @@ type Entry interface {
 	// Ask makes one attempt at a step. sent is the moment before the request was sent.
 	Ask(ctx context.Context, s queue.Step) (a Answer, sent locks.Instant, err error)
 
-	// Sleep returns when a waiter should ask again: after nap.For, or when the store wakes it.
-	// The verdict is Granted if the store has pushed a grant; the lease then counts from
-	// sent. Sleep calls onNext when the waiter is one of the first two. An error is final.
+	// Sleep returns when a waiter should ask again: after nap.For, or when the store wakes it. The verdict is
+	// Granted if the store has pushed a grant; the lease then counts from sent. A store that also tells sleeping
+	// waiters that they are next calls onNext then. Others tell the place only in the answer to Ask. An error is
+	// final.
 	Sleep(ctx context.Context, nap queue.Nap, onNext func()) (a Answer, sent locks.Instant, err error)
 
 	// Events gives hints about a lease, as in locks.Lease. It is nil if the store gives none.

@@ -59,26 +59,21 @@ func (r roots) pick() (string, error) {
 		return r.pickByOwner()
 	}
 	uid := strconv.Itoa(r.user)
-	for _, p := range r.parents() {
-		path := p.path + "/" + p.prefix + uid
-		var st unix.Stat_t
-		if !r.isSafe(p) || unix.Lstat(path, &st) != nil || st.Uid != uint32(r.euid) {
-			continue
-		}
-		if p.path != r.tmp {
-			// No other user can have made this directory, and golock makes none in a private parent.
-			return path, nil
-		}
-		return path, r.checkParent(p)
+	path, in := r.existing(uid)
+	switch {
+	case path != "" && in.path == r.tmp:
+		// /tmp can be a volume, or private to a service, and any program may have put the directory there.
+		return path, r.checkParent(in)
+	case path != "":
+		// Below /run, which is new with each boot, only golock makes such a directory, and it has checked the
+		// parent then. Another check would cost each start time.
+		return path, nil
 	}
 	prepared := r.parents()[0].path
-	if r.user == 0 && r.isPrivate(prepared) {
-		return "", r.refusePrivate(prepared)
-	}
-	if r.user == 0 { // Root makes the parent itself if no package has prepared it.
-		err := unix.Mkdir(prepared, 0o755)
-		if err == nil {
-			_ = unix.Chmod(prepared, 0o755) // the umask must not change the mode
+	if r.user == 0 {
+		err := r.makeParent(prepared)
+		if err != nil {
+			return "", err
 		}
 	}
 	for _, p := range r.parents() {
@@ -91,6 +86,31 @@ func (r roots) pick() (string, error) {
 		Err: fmt.Errorf("no place for lock files: neither it nor %s nor %s is root's and open to all "+
 			"with the sticky bit", prepared, r.tmp),
 	}
+}
+
+// existing returns the first default directory that exists and belongs to the user, and its parent. path is "" if
+// there is none.
+func (r roots) existing(uid string) (path string, in parent) {
+	for _, p := range r.parents() {
+		path = p.path + "/" + p.prefix + uid
+		var st unix.Stat_t
+		if r.isSafe(p) && unix.Lstat(path, &st) == nil && st.Uid == uint32(r.euid) {
+			return path, p
+		}
+	}
+	return "", parent{}
+}
+
+// makeParent makes the preferred parent for root, if no package has prepared it.
+func (r roots) makeParent(path string) error {
+	if r.isPrivate(path) {
+		return r.refusePrivate(path)
+	}
+	err := unix.Mkdir(path, 0o755)
+	if err == nil {
+		_ = unix.Chmod(path, 0o755) // the umask must not change the mode
+	}
+	return nil
 }
 
 // pickByOwner chooses the default directory of a user whose ID on the host cannot be told: the one that

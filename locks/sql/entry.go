@@ -62,7 +62,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 // is ahead (prolongPlace). A release first tries a single text (handOver). The caller has locked the
 // session.
 func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, sent locks.Instant, err error) {
-	e.Step, e.Entry = step, e.row.Entry
+	e.question.Step, e.question.Entry = step, e.row.Entry
 	limit := lease.AttemptLimit(e.row.ttl, e.store.distance())
 	if e.isNew() {
 		limit = max(limit, e.store.target.newcomerAttempt())
@@ -90,7 +90,7 @@ func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, s
 	if err != nil {
 		// There is no connection to be woken over. Without a place the next attempt is a step,
 		// and the pause before it is kept.
-		e.row.conn, e.place, e.isCrowded = 0, 0, true
+		e.row.wakeConn, e.place, e.isCrowded = 0, 0, true
 		return a, sent, err
 	}
 	a = t.answer

@@ -17,7 +17,7 @@ func TestFormat(t *testing.T) {
 		r := row{Entry: queue.Entry{
 			State: state, ID: "id", Replace: locks.ReplaceRunning, Evicted: "by 'me'", Fence: 3, Slots: []int{0, 1, 3},
 			Claim: locks.Claim{Weight: 3, Max: 4, Priority: 5, Ticket: 6},
-		}, ends: 7, due: 8, ttl: 9000, since: 10, hold: 11, conn: 12, info: "info", login: "login"}
+		}, ends: 7, due: 8, ttl: 9000, since: 10, hold: 11, wakeConn: 12, info: "info", login: "login"}
 		fields := r.fields()
 		text += strings.Join(fields, ",") + "\n"
 	}

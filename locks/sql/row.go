@@ -87,14 +87,15 @@ const (
 	manyServers = 8 // the number of servers that a name remembers
 )
 
-// row is an entry as the table has it, or a name's own row. Its fields are described at columns.
+// row is an entry as the table has it, or a name's own row. Its fields are described at columns; wakeConn is the
+// column conn.
 type row struct {
 	queue.Entry
 	ends, due int64
 	ttl       time.Duration
 	since     int64
 	hold      int64
-	conn      int64
+	wakeConn  int64
 	info      string
 	login     string
 	flaw      error // why golock cannot have written the row; nil if it can
@@ -172,7 +173,7 @@ func parseRow(line []string) (r row) {
 	r.ID, r.Replace, r.Evicted, r.login = line[1], locks.Replacement(line[12]), unescape(line[14]), line[16]
 	r.info = wholeLetters(line[15])
 	var ttl int64
-	r.flaw = scan(line[3:], &r.ends, &r.due, &ttl, &r.Claim.Weight, &r.Claim.Max, &r.Fence, &r.since, &r.hold, &r.conn)
+	r.flaw = scan(line[3:], &r.ends, &r.due, &ttl, &r.Claim.Weight, &r.Claim.Max, &r.Fence, &r.since, &r.hold, &r.wakeConn)
 	r.ttl = span(ttl)
 	if len(state) == 1 {
 		r.State = queue.State(state[0])
@@ -241,7 +242,7 @@ func (r *row) leaseTTL() time.Duration {
 func (r *row) repair(now int64) {
 	r.ttl = r.leaseTTL()
 	r.ends = min(max(r.ends, now), now+micros(r.ttl))
-	r.due, r.since, r.hold, r.conn, r.info, r.login = 0, now, 0, 0, "", ""
+	r.due, r.since, r.hold, r.wakeConn, r.info, r.login = 0, now, 0, 0, "", ""
 }
 
 // fields returns the row's values as SQL writes them, in the order of columns.
@@ -255,7 +256,7 @@ func (r *row) fields() []string {
 	return []string{
 		text(string(r.State)), text(r.ID), text(ord), number(r.ends), number(r.due), number(micros(r.ttl)),
 		number(int64(r.Claim.Weight)), number(int64(r.Claim.Max)), number(r.Fence), number(r.since), number(r.hold),
-		number(r.conn), text(string(r.Replace)), text(locks.FormatSlots(r.Slots)), text(escape(r.Evicted, maxEvicted)),
+		number(r.wakeConn), text(string(r.Replace)), text(locks.FormatSlots(r.Slots)), text(escape(r.Evicted, maxEvicted)),
 		text(r.info), text(r.login),
 	}
 }

@@ -40,7 +40,7 @@ func FuzzRow(f *testing.F) {
 				Evicted: by, Fence: moment,
 				Claim: locks.Claim{Max: limit, Priority: priority, Ticket: moment},
 			},
-			ends: moment, due: 4, ttl: 30 * time.Second, since: 1, hold: 2, conn: 3,
+			ends: moment, due: 4, ttl: 30 * time.Second, since: 1, hold: 2, wakeConn: 3,
 			info: infoOf(locks.Request{Command: []string{word, by}}), login: escape(word, maxLogin),
 		}
 		for slot := range int(slots) {
@@ -134,7 +134,7 @@ func TestRenewWithdrawnOffer(t *testing.T) {
 		Entry: queue.Entry{
 			ID: "a", State: queue.Offered, Claim: locks.Claim{Weight: 1, Max: 1, Ticket: 7}, Slots: []int{0}, Fence: 8,
 		},
-		ends: 2000, due: 2000, ttl: time.Second, conn: 3,
+		ends: 2000, due: 2000, ttl: time.Second, wakeConn: 3,
 	}
 	s := &Store{target: &Target{waiters: -1}, table: "golock"}
 	s.maxConns.Store(100)

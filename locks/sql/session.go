@@ -260,9 +260,13 @@ func (c *session) turnedAway(ctx context.Context, q *question) (*step, error) {
 	}
 	v := &view{limit: queue.ShownPlaces}
 	err = v.read(s, q, answers)
-	isSure := err == nil && v.name != nil && v.name.name == q.name && !v.needsMore() && s.revokeText(q, v) == ""
-	if !isSure {
-		return nil, nil // the step finds out what is wrong
+	isComplete := err == nil && v.name != nil && v.name.name == q.name && !v.needsMore()
+	if !isComplete {
+		return nil, nil // the step finds out what is wrong, or reads more
+	}
+	hasExpiredOffers := s.revokeText(q, v) != ""
+	if hasExpiredOffers {
+		return nil, nil // the step revokes them, which may leave room
 	}
 	c.observe(&v.facts)
 	t, err := s.decide(q, v)

@@ -92,10 +92,10 @@ func (t *step) show(entries []queue.Entry) (all []locks.Entry) {
 	return all
 }
 
-// checkEpoch begins a new epoch if the server is not the one on which the name was last
-// used, or was started since. It may have forgotten the last commits: nothing is granted
-// until holders have had the time to renew. In its own epoch a holder that is missing was
-// evicted; in another one it may come back.
+// checkEpoch begins a new epoch if this server is none of those on which the name was last used, or was started
+// since. The server may then have forgotten the last commits, so nothing is granted until holders have had the
+// time to renew. A holder whose entry is missing may come back in a new epoch. In the epoch of its last answer
+// it may not: nothing was forgotten, so it has lost its slot.
 func (t *step) checkEpoch() {
 	// Several servers may answer at one address. The name remembers the latest ones.
 	servers := strings.Fields(t.name.servers)
@@ -178,13 +178,13 @@ func (t *step) entry(r *row) queue.Entry {
 	e.Invalid = r.flaw != nil && e.State != queue.Tombstone
 	switch {
 	case e.Invalid:
-		r.conn = 0 // the number may be that of another client
+		r.wakeConn = 0 // the number may be that of another client
 		if e.State != queue.Holding && e.State != queue.Offered {
 			e.State = queue.Waiting
 		}
 		return e
 	case e.State == queue.Waiting:
-		e.Reachable, e.Absent = r.conn != 0 && t.canWake(r), r.due <= t.v.now
+		e.Reachable, e.Absent = r.wakeConn != 0 && t.canWake(r), r.due <= t.v.now
 	case e.State == queue.Holding && r.ends <= t.v.now:
 		e.State = queue.Ended
 	}
@@ -206,16 +206,16 @@ func (t *step) apply(d *queue.Decision, overdue time.Duration) {
 		woken = append(woken, asker.ID)
 	}
 	for _, id := range woken {
-		if r := t.rows[id]; r.conn != 0 && t.canWake(r) {
+		if r := t.rows[id]; r.wakeConn != 0 && t.canWake(r) {
 			if dialect.Notifies {
 				t.write("NOTIFY golock_%s", id)
 			}
-			t.sleepers = append(t.sleepers, strconv.FormatInt(r.conn, 10))
+			t.sleepers = append(t.sleepers, strconv.FormatInt(r.wakeConn, 10))
 		}
 	}
 	own := t.v.own
 	seesTombstone := own != nil && own.State == queue.Tombstone && t.q.Step == queue.Join
-	if seesTombstone && own.conn != 0 {
+	if seesTombstone && own.wakeConn != 0 {
 		t.write("UPDATE %s SET conn=0 WHERE lock_key='%s' AND entry_id='%s'", t.store.table, t.q.key, own.ID)
 	}
 	makesOffer := false
@@ -263,7 +263,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, overdue time.Duration) row 
 		if isAsker && t.q.Step == queue.Join {
 			t.fillWaiter(&r, was, d.Place, overdue)
 		} else { // the decision has withdrawn the offer of this entry
-			r.due, r.conn = t.v.now, 0
+			r.due, r.wakeConn = t.v.now, 0
 		}
 	case queue.Offered:
 		r.due = t.v.now + micros(min(queue.OfferLimit, r.ttl))
@@ -280,10 +280,10 @@ func (t *step) row(e queue.Entry, d *queue.Decision, overdue time.Duration) row 
 	case queue.Ended:
 		r.ends = t.v.now
 	case queue.Tombstone:
-		conn := r.conn
+		wakeConn := r.wakeConn
 		r = row{Entry: e, ends: t.v.now}
 		if !isAsker || t.q.Step == queue.Evict {
-			r.conn = conn // until the waiter has seen its tombstone
+			r.wakeConn = wakeConn // until the waiter has seen its tombstone
 		}
 	}
 	return r
@@ -291,7 +291,7 @@ func (t *step) row(e queue.Entry, d *queue.Decision, overdue time.Duration) row 
 
 // fillWaiter fills in the row of the entry that asks, which is in the queue from now on or still.
 func (t *step) fillWaiter(r *row, was queue.State, place int, overdue time.Duration) {
-	r.ends, r.due, r.conn = t.v.now+micros(r.ttl), t.v.now+micros(overdue), 0
+	r.ends, r.due, r.wakeConn = t.v.now+micros(r.ttl), t.v.now+micros(overdue), 0
 	r.login = t.v.login
 	if was == 0 && r.since == 0 {
 		r.since = t.v.now
@@ -299,7 +299,7 @@ func (t *step) fillWaiter(r *row, was queue.State, place int, overdue time.Durat
 	if !t.canBeWoken(place - 1) {
 		return
 	}
-	r.conn = t.v.conn
+	r.wakeConn = t.v.conn
 	if t.store.dialect.Notifies {
 		t.write("LISTEN golock_%s", r.ID)
 	}
@@ -314,7 +314,7 @@ func (t *step) fillHolder(r *row, was queue.State) {
 		}
 	}
 	if t.q.Step != queue.Evict {
-		r.ends, r.due, r.conn, r.login = t.v.now+micros(r.ttl), 0, 0, t.v.login
+		r.ends, r.due, r.wakeConn, r.login = t.v.now+micros(r.ttl), 0, 0, t.v.login
 	}
 	if t.q.Step == queue.Hold {
 		r.hold = min(t.q.laterHold+t.v.now, locks.MaxMoment)

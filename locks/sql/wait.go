@@ -19,8 +19,8 @@ import (
 // an offer has expired, it can be woken from now on, or something failed.
 func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	s := e.store
-	canBeWoken := e.row.conn != 0
-	hasLostConn := canBeWoken && (e.conn == nil || e.number != e.row.conn)
+	canBeWoken := e.row.wakeConn != 0
+	hasLostConn := canBeWoken && (e.conn == nil || e.number != e.row.wakeConn)
 	if e.place <= queue.StepPlaces || hasLostConn {
 		return false
 	}
@@ -47,7 +47,7 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 
 // whereWaiting returns the condition of the entry's row, if it waits and has the connection that it had.
 func (e *entry) whereWaiting() string {
-	return fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s' AND state='W' AND conn=%d", e.key, e.row.ID, e.row.conn)
+	return fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s' AND state='W' AND conn=%d", e.key, e.row.ID, e.row.wakeConn)
 }
 
 // prolongText returns the statement that prolongs the entry's place for a TTL, if a third of one is over since
@@ -89,15 +89,15 @@ func (q *question) waiter(place int, isWoken bool, pace queue.Pace) queue.Waiter
 func (e *entry) sleep(ctx context.Context, nap queue.Nap) (sent locks.Instant, err error) {
 	s := e.store
 	switch {
-	case e.row.conn == 0 && nap.Peek.Moves > 0:
+	case e.row.wakeConn == 0 && nap.Peek.Moves > 0:
 		return 0, e.peek(ctx, nap)
-	case e.row.conn == 0:
+	case e.row.wakeConn == 0:
 		if !nap.KeepsConnection {
 			e.closeConn()
 		}
 		lease.Pause(ctx, nap.For)
 		return 0, nil
-	case e.conn == nil || e.row.conn != e.number:
+	case e.conn == nil || e.row.wakeConn != e.number:
 		lease.Pause(ctx, min(nap.For, lease.RetryPause))
 		return 0, nil
 	}
@@ -114,6 +114,7 @@ func (e *entry) sleep(ctx context.Context, nap queue.Nap) (sent locks.Instant, e
 	if sent = locks.BootTime(); sent.Sub(from) >= limit {
 		return 0, nil
 	}
+	// Woken for whatever reason: the UPDATE accepts an offer if there is one.
 	answers, err := e.ask(bound, e.acceptText(), shape{columns: entryCount})
 	if err != nil || len(answers[0]) == 0 {
 		return 0, err
@@ -154,5 +155,5 @@ func (e *entry) acceptText() string {
 	return dialect.Begin + fmt.Sprintf(";UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
 		"hold=CASE WHEN hold>0 THEN LEAST(hold+%[2]s,%[6]d) ELSE 0 END%[3]s AND state='O' AND conn=%[4]d AND evicted='';"+
 		"SELECT %[5]s FROM %[1]s%[3]s;",
-		e.store.table, dialect.Clock, own, e.row.conn, selected, locks.MaxMoment) + dialect.Commit
+		e.store.table, dialect.Clock, own, e.row.wakeConn, selected, locks.MaxMoment) + dialect.Commit
 }

@@ -203,6 +203,14 @@ func TestStoredByOthers(t *testing.T) {
 				says(t, fmt.Sprint("then ", hostile[i%len(hostile)]), r, 0)
 			}
 		}
+		// break leaves an invalid entry alone, and sees that another entry of its lock is gone.
+		says(t, "run --hold", as(s, 0, "run", "--name", "two", "--max", "2", "--ttl", "3s", "--hold", "1h", "--", "true"), 0)
+		r := as(s, 0, "acquire", "--name", "two", "--max", "2", "--for", "none", "--ttl", "60s")
+		says(t, "acquire", r, 0)
+		invalid := strings.TrimSpace(r.Stdout)
+		w.change(t, invalid, "weight", "-5")
+		says(t, "break --dead", as(s, 0, "break", "two", "--dead"), 0, "evicted from")
+		says(t, "ls", as(s, 0, "ls", "two"), 69, invalid)
 		says(t, "held", as(s, 0, "held", "--id", other.id), 0)
 		other.In.Close()
 		other.Expects(1) // of read at the end of a file

@@ -28,8 +28,9 @@ func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect
 
 // settings replace what the administrator has set for other programs, because each of these settings changes
 // what golock's statements mean. A COMMIT must not end the connection (completion_type), a SELECT must
-// give all rows, and the empty text is not NULL. conn sends them before the first statement of a
-// connection. A text that changes a lock has them too, because a proxy may change the connection.
+// give all rows, and the empty text is not NULL. They are sent at the beginning of a connection (conn.Run), and
+// again with each transaction (Begin) and each write outside of one (Single), because a proxy may have changed
+// the connection.
 const settings = "SET SESSION autocommit=1,completion_type=0,sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'," +
 	"sql_select_limit=18446744073709551615,sql_safe_updates=0,sql_big_selects=1,unique_checks=1"
 
@@ -237,6 +238,7 @@ func read(rows dbdriver.Rows, columns int, all *sql.Collector) error {
 
 // Wait implements sql.Conn. It uses SELECT ... INTO, which locks nothing; DO or SET with the same subquery
 // would lock the row. Nothing follows the sleep: the server would run it even for a client that is gone.
+// A KILL between the two statements is lost: the waker repeats it (session.watch).
 func (c *conn) Wait(ctx context.Context, id, offered string, limit time.Duration) error {
 	_, err := c.Run(ctx, fmt.Sprintf("%s INTO @golock;DO /* golock:wait:%s */ SLEEP(IF(@golock,0,%d.%06d))",
 		offered, id, limit/time.Second, limit%time.Second/time.Microsecond))
