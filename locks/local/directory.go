@@ -33,6 +33,7 @@ type roots struct {
 	root           uint32 // owner of root's directories
 	mountOf        func(path string) (locks.Mount, error)
 	isPrivate      func(path string) bool // the function isPrivate
+	isForSockets   bool                   // the directory is for sockets, so it may be private to this process
 }
 
 func systemRoots() roots {
@@ -59,8 +60,10 @@ func (r roots) pick() (string, error) {
 		return r.pickByOwner()
 	}
 	uid := strconv.Itoa(r.user)
-	path, in := r.existing(uid)
+	path, in, isPrivate := r.existing(uid)
 	switch {
+	case path != "" && isPrivate:
+		return path, r.checkPrivate(in)
 	case path != "" && in.path == r.tmp:
 		// /tmp can be a volume, or private to a service, and any program may have put the directory there.
 		return path, r.checkParent(in)
@@ -89,21 +92,40 @@ func (r roots) pick() (string, error) {
 }
 
 // existing returns the first default directory that exists and belongs to the user, and its parent. path is "" if
-// there is none.
-func (r roots) existing(uid string) (path string, in parent) {
+// there is none. isPrivate says that the directory was made for sockets where it was private (modeOfNew).
+func (r roots) existing(uid string) (path string, in parent, isPrivate bool) {
 	for _, p := range r.parents() {
 		path = p.path + "/" + p.prefix + uid
 		var st unix.Stat_t
 		if r.isSafe(p) && unix.Lstat(path, &st) == nil && st.Uid == uint32(r.euid) {
-			return path, p
+			return path, p, st.Mode&privateMark != 0
 		}
 	}
-	return "", parent{}
+	return "", parent{}, false
+}
+
+// privateMark is the mode bit of a default directory that was made for sockets in a sandbox. Without the mark a
+// later run in the same sandbox would take it for a directory whose parent a run has checked. The bit has no
+// other meaning there, because only the user may write to the directory.
+const privateMark = unix.S_ISVTX
+
+// modeOfNew returns the mode with which a default directory is made.
+func (r roots) modeOfNew(path string) uint32 {
+	const mode = 0o700
+	for _, p := range r.parents() {
+		if r.isForSockets && r.isPrivate(p.path) {
+			return mode | privateMark
+		}
+		if filepath.Dir(path) == p.path {
+			break
+		}
+	}
+	return mode
 }
 
 // makeParent makes the preferred parent for root, if no package has prepared it.
 func (r roots) makeParent(path string) error {
-	if r.isPrivate(path) {
+	if !r.isForSockets && r.isPrivate(path) {
 		return r.refusePrivate(path)
 	}
 	err := unix.Mkdir(path, 0o755)
@@ -173,6 +195,9 @@ func (r roots) checkTmp(p parent) error {
 // checkPrivate refuses a parent if it, or one that is preferred to it, is private to this process.
 // pick calls it only as long as no run has made the default directory, because it takes time.
 func (r roots) checkPrivate(chosen parent) error {
+	if r.isForSockets {
+		return nil // a process that talks to a socket there is in the same sandbox
+	}
 	for _, p := range r.parents() {
 		if r.isPrivate(p.path) {
 			return r.refusePrivate(p.path)
@@ -231,7 +256,7 @@ func (s *Store) openForUse() (*directory, error) {
 // create, a missing directory is made.
 func DefaultDirectory(create bool) (string, error) {
 	r := systemRoots()
-	r.isPrivate = func(string) bool { return false } // a process that talks to a socket there is in the same sandbox
+	r.isForSockets = true
 	d, err := openDirectory("", r, create)
 	if err != nil {
 		return "", err
@@ -292,11 +317,15 @@ func openDirectory(path string, r roots, create bool) (*directory, error) {
 		if !create {
 			return &directory{fd: -1, path: path}, nil
 		}
-		mkdirErr := unix.Mkdir(path, 0o700)
+		mode := uint32(0o700)
+		if isDefault {
+			mode = r.modeOfNew(path)
+		}
+		mkdirErr := unix.Mkdir(path, mode)
 		switch {
 		case mkdirErr == nil:
 			isMade = true
-			_ = unix.Chmod(path, 0o700) // the umask must not change the mode
+			_ = unix.Chmod(path, mode) // the umask must not change the mode
 		case mkdirErr != unix.EEXIST:
 			return nil, &locks.PathError{Op: "mkdir", Path: path, Err: mkdirErr, Hint: hintReadOnly(mkdirErr, filepath.Dir(path))}
 		}
