@@ -124,7 +124,7 @@ func TestGivenBackUnused(t *testing.T) {
 		}
 		start("-n").Expects(75, `golock: "b" is busy: held by`)
 		w.areFree("a")
-		start("--wait", "0.2").Expects(75, `golock: "b" is busy: held by`)
+		start("--wait", "2").Expects(75, `golock: "b" is busy: held by`)
 		w.areFree("a")
 		for name, end := range map[string]func(p *testkit.Process){
 			"INT":  func(p *testkit.Process) { p.Signal(syscall.SIGINT); p.DiesOf(syscall.SIGINT) },
@@ -230,11 +230,11 @@ func TestOutagesWithSeveralNames(t *testing.T) {
 	var joins atomic.Int64
 	proxy.Judge(func(mode string) redistest.Verdict {
 		if mode == "join" && joins.Add(1) > 1 {
-			time.Sleep(500 * time.Millisecond) // more than --wait
+			time.Sleep(1500 * time.Millisecond) // more than --wait
 		}
 		return redistest.Pass
 	})
-	w.run(pair, "--wait", "0.2", "--", "touch", "ran").Run().Expect(t, 75, `golock: "b" is busy: held by`)
+	w.run(pair, "--wait", "1", "--", "touch", "ran").Run().Expect(t, 75, `golock: "b" is busy: held by`)
 
 	p := w.run(pair, "--ttl", "4", "--", "touch", "ran").Begin()
 	direct.holdsAndWaits()
