@@ -59,7 +59,7 @@ func try(f func()) (err error) {
 	return nil
 }
 
-// errEnded is that of a program that ended instead of holding or waiting.
+// errEnded is the error of a program that ended instead of holding or waiting.
 var errEnded = errors.New("ended too early")
 
 // newBench makes the temporary directory and builds what is measured. Without a

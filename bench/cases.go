@@ -98,7 +98,7 @@ func tripExperiments() []experiment {
 	}
 	for _, limits := range []struct {
 		tool string
-		most [5]float64 // in the order of the metrics; 0: no bar
+		most [5]float64 // the bars, in the order of the metrics; a metric with 0 has none
 	}{
 		{"golock redis", [5]float64{2, 0, 0, 0, 1}},
 		{"golock mysql", [5]float64{4.6, 5.6, 7, 3.7, 2.5}},

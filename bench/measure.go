@@ -93,7 +93,7 @@ func measureWaiting(b *bench, t *tool, seconds int) sample {
 }
 
 const (
-	eager    = 8                // on their way into a line at a time: a server is not to be run over
+	eager    = 8                // so many waiters join at a time: more would overload a server
 	restFrom = 100              // queues of at least this length are also watched at rest
 	restTime = 20 * time.Second // an SQL waiter prolongs its place once in 2/3 of 30 s
 

@@ -93,8 +93,8 @@ func wrapped(text string) string {
 
 func line(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
 
-// shown are the metrics on the page: in a table of several cases only the first
-// of each.
+// shown returns the metrics on the page: in a table of several cases only the first
+// metric of each case.
 func (c outcome) shown() []metric {
 	if c.Column != "" {
 		return c.Metrics[:1]

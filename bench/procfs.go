@@ -105,7 +105,7 @@ func cpuClock(pid int) (float64, error) {
 	return float64(t.Nano()) / 1e6, err
 }
 
-// cpuOfReaped is that of the children that it has waited for, to 10 ms.
+// cpuOfReaped returns the CPU time of the children that a process has waited for, to 10 ms.
 func cpuOfReaped(pid int) (sum float64) {
 	_, fields := statOf(pid)
 	if fields == nil {

@@ -10,7 +10,7 @@ import (
 // resultsFormat changes when an older file cannot be read any more.
 const resultsFormat = 2
 
-// results are those of a run: the page and the bars come from them alone.
+// results are what a run of the benchmarks has measured. The page and the bars are made from them alone.
 type results struct {
 	Format  int        `json:"format"`
 	Date    string     `json:"date"`

@@ -17,8 +17,8 @@ import (
 	"golock/locks/sql/sqltest"
 )
 
-// servers are those of this run, on loopback, each started when it is first
-// needed.
+// servers are the servers that this run uses, on loopback. Each is started when it
+// is first needed.
 type servers struct {
 	owner           owner
 	redis           *redistest.Server
@@ -28,7 +28,7 @@ type servers struct {
 	etcdURL         string
 }
 
-// owner stands in for a test: the servers are those of the project's tests.
+// owner stands in for a test, because the packages that start servers need one.
 type owner struct {
 	testing.TB
 	cleanups []func()
@@ -46,7 +46,8 @@ func (s *servers) close() {
 	server.Close()
 }
 
-// address gives that of a server, "KIND FORM", and starts it if it does not run.
+// address returns the address of a server. key is "KIND FORM". It starts the server if
+// that does not run.
 func (s *servers) address(b *bench, key string) string {
 	const noQuarantine = "quarantine=0" // the servers are young: they have forgotten nothing
 	kind, form, _ := strings.Cut(key, " ")

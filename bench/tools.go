@@ -23,8 +23,8 @@ type tool struct {
 	newName   bool                // each start is on a name of its own
 }
 
-// commandLines are those of the tools. What is in braces and not of the lock is
-// looked up by lookUp.
+// commandLines has the command line of each tool. lookUp replaces what is in braces and
+// does not depend on the lock.
 var commandLines = map[string]string{
 	"true":                        "true",
 	"flock":                       "flock {dir}/lock",

@@ -19,7 +19,7 @@ const halfTrip = 0.5
 // Packets are really delayed, too: one that is sent without waiting for an answer must be on
 // its way before the answer comes.
 type counted struct {
-	transport string // to the server: tcp or unix
+	transport string // how the tool reaches the server: tcp or unix
 	address   string
 
 	mu     sync.Mutex // guards what follows, and the wires

@@ -105,7 +105,7 @@ func openProcess(v *config.Values, run *runner.Run) (process *pidfd.Process, err
 
 // forNone takes the slot and leaves it to its lease.
 func (c *acquireCommand) forNone(run *runner.Run, out *term.Printer, conflictCode int) error {
-	run.Waits = out.Waits()
+	run.OnProgress = out.OnProgress()
 	lease, o := run.Take()
 	if o != nil {
 		return endOf(out, *o, exitOfRun(*o), conflictCode)

@@ -26,7 +26,7 @@ func TestResultFindsRoom(t *testing.T) {
 		holders[i].Command = []string{"a command", "with arguments"}
 	}
 	for range 10_000 {
-		h.report(&runner.Waiting{Name: "backup", Holders: holders}, false)
+		h.report(&runner.WaitProgress{Name: "backup", Holders: holders}, false)
 	}
 	h.send(holderMessage{Result: &result{Slot: &heldSlot{ID: "an ID"}}})
 	testkit.Must(t, unix.Close(pair[1]))

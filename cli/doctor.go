@@ -65,8 +65,8 @@ func (c *doctorCommand) run(out *term.Printer) error {
 	return exitError{code: code}
 }
 
-// diagnose collects findings and returns the exit code: that of the error if the
-// store could not be examined, otherwise 1 if there is a problem, or 0.
+// diagnose collects findings and returns the exit code. If the store could not be
+// examined, the code is the one of the error. Otherwise it is 1 if there is a problem, or 0.
 func diagnose(ctx context.Context, v *config.Values, store locks.KnownStore, ttl time.Duration) (found locks.Findings, code int) {
 	found.OK("golock", buildText())
 	found.OK("store", store.URL()+", "+chosenBy(v))

@@ -254,7 +254,7 @@ func (p *fastParser) find(name string) *declaration {
 }
 
 // settings returns what flags, variables and files can give a command: its own flags
-// and those of golock run, for which variables and files are made. given has the
+// and the flags of golock run, for which variables and files are made. given has the
 // values on the command line, by key.
 func settings(command any) (all []config.Setting, given map[string][]string) {
 	all, given = make([]config.Setting, 0, 48), map[string][]string{}

@@ -40,7 +40,7 @@ func becomeInstalled(path string) {
 	if err != nil {
 		return
 	}
-	running, err := os.Stat(ownProgram)
+	running, err := os.Stat(runningProgram)
 	if err != nil || os.SameFile(installed, running) {
 		return
 	}
@@ -67,8 +67,8 @@ func leanWatchdog() string {
 	return program
 }
 
-// ownProgram leads to the program of this process, also when its file has been removed.
-const ownProgram = "/proc/self/exe"
+// runningProgram leads to the program of this process, also when its file has been removed.
+const runningProgram = "/proc/self/exe"
 
 // checkOwner resolves the symbolic links of path. It fails if a user who is not trusted could have
 // put the file there. root, the owner of this program and the caller are trusted: they could replace
@@ -79,7 +79,7 @@ func checkOwner(path string) (file string, err error) {
 		return "", err
 	}
 	var st syscall.Stat_t
-	if err := syscall.Stat(ownProgram, &st); err != nil {
+	if err := syscall.Stat(runningProgram, &st); err != nil {
 		return "", err
 	}
 	trusted := []uint32{0, st.Uid, uint32(os.Geteuid())}

@@ -38,21 +38,21 @@ const HolderName = "golock-holder"
 // A holder process has these descriptors. Its standard streams are /dev/null.
 const (
 	holderSocket  = 3
-	holderProcess = 4 // of the process of --for
+	holderProcess = 4 // the pidfd of the process of --for
 )
 
 // holderRequest says what a holder has to take.
 type holderRequest struct {
-	Address string // the URL may have secrets, so it is not on the command line
-	Request locks.Request
-	Process int // the PID of the process of --for
-	Jitter  time.Duration
-	Wait    time.Duration
-	Pace    term.Pace // of the progress of waiting
-	JSON    bool      // the caller's log format
+	Address   string // the URL may have secrets, so it is not on the command line
+	Request   locks.Request
+	Process   int // the PID of the process of --for
+	Jitter    time.Duration
+	WaitLimit time.Duration
+	Pace      term.Pace // of the progress of waiting
+	JSON      bool      // the caller's log format
 }
 
-// holderMessage is what a holder reports: one of Result, Log, Say and Waits is set.
+// holderMessage is what a holder reports: one of Result, Log, Say and Progress is set.
 type holderMessage struct {
 	Result *result `json:",omitempty"` // the last message
 	Warn   bool    `json:",omitempty"`
@@ -60,9 +60,9 @@ type holderMessage struct {
 	Pairs  []any   `json:",omitempty"`
 	Say    string  `json:",omitempty"`
 
-	Waits *runner.Waiting `json:",omitempty"`
-	More  int             `json:",omitempty"` // the number of holders that Waits leaves out
-	Line  bool            `json:",omitempty"` // a line about the waiting is due
+	Progress *runner.WaitProgress `json:",omitempty"`
+	More     int                  `json:",omitempty"` // the number of holders that Progress leaves out
+	Line     bool                 `json:",omitempty"` // a line about the waiting is due
 }
 
 // namedHolders is how many holders a line about waiting names at most (locks.HoldersText).
@@ -112,13 +112,13 @@ func (h *holder) send(m holderMessage) {
 }
 
 // report sends the progress of waiting. There may be more holders than a message has room for.
-func (h *holder) report(w *runner.Waiting, line bool) {
+func (h *holder) report(w *runner.WaitProgress, line bool) {
 	if w == nil {
 		return
 	}
-	m := holderMessage{Waits: new(*w), Line: line}
-	m.Waits.Holders = w.Holders[:min(len(w.Holders), namedHolders)]
-	m.More = len(w.Holders) - len(m.Waits.Holders)
+	m := holderMessage{Progress: new(*w), Line: line}
+	m.Progress.Holders = w.Holders[:min(len(w.Holders), namedHolders)]
+	m.More = len(w.Holders) - len(m.Progress.Holders)
 	h.send(m)
 }
 
@@ -165,7 +165,7 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 	keep := &runner.Holder{
 		Run: &runner.Run{
 			Store: locks.Know(store), Address: request.Address, Request: request.Request,
-			Jitter: request.Jitter, Wait: request.Wait, Relay: relay, Sockets: socketDir,
+			Jitter: request.Jitter, WaitLimit: request.WaitLimit, Relay: relay, Sockets: socketDir,
 			Log: func(warn bool, message string, pairs ...any) {
 				m := holderMessage{Warn: warn, Log: message}
 				for _, p := range pairs {
@@ -173,8 +173,8 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 				}
 				h.send(m)
 			},
-			Say:   func(message string) { h.send(holderMessage{Say: message}) },
-			Waits: request.Pace.Waits(h.report),
+			Say:        func(message string) { h.send(holderMessage{Say: message}) },
+			OnProgress: request.Pace.OnProgress(h.report),
 		},
 		Process: pidfd.Inherited(holderProcess, request.Process), Caller: holderSocket,
 		Granted: func(g locks.Grant, t locks.Term) {
@@ -191,7 +191,7 @@ const abandonLimit = 80 * time.Millisecond
 // startHolder starts the holder process and returns golock acquire's end of the socket.
 func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process *pidfd.Process) (*os.File, error) {
 	text, _ := json.Marshal(holderRequest{
-		Address: run.Address, Request: run.Request, Process: process.PID(), Jitter: run.Jitter, Wait: run.Wait,
+		Address: run.Address, Request: run.Request, Process: process.PID(), Jitter: run.Jitter, WaitLimit: run.WaitLimit,
 		Pace: out.PaceOf(), JSON: out.JSON,
 	})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -256,10 +256,10 @@ func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (slot
 			r := m.Result
 			o = runner.Outcome{Kind: r.Kind, Signal: r.Signal, Err: errors.New(r.Text)}
 			return r.Slot, o, Exit{Code: r.Code, Signal: r.Signal}
-		case m.Waits != nil:
+		case m.Progress != nil:
 			more := min(max(m.More, 0), locks.MaxUnits)
-			m.Waits.Holders = append(m.Waits.Holders, make([]locks.Entry, more)...)
-			out.Report(m.Waits, m.Line)
+			m.Progress.Holders = append(m.Progress.Holders, make([]locks.Entry, more)...)
+			out.Report(m.Progress, m.Line)
 		case m.Say != "":
 			out.Say(m.Say)
 		default:

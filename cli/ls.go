@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -289,7 +288,10 @@ func (l *lister) watch(ctx context.Context) (err error) {
 // screen fills the terminal from its upper left corner.
 func (l *lister) screen(entries []locks.Entry, failed error) string {
 	size := term.ScreenOf(1)
-	what := cmp.Or(locks.Printable(l.Name.text(), term.NameLimit), "every lock")
+	what := locks.Printable(l.Name.text(), term.NameLimit)
+	if what == "" {
+		what = "every lock"
+	}
 	head := fmt.Sprintf("%s  %s, every %v: %s in %s", time.Now().Format(time.TimeOnly), totals(entries), l.interval, what, l.where)
 	lines := append([]string{head, ""}, term.Table(entries, size.Columns)...)
 	if failed != nil {

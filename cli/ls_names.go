@@ -12,7 +12,7 @@ import (
 const maxNextLooks = 64
 
 // addWaitsFor adds to the holders among entries the name that their run waits for, if it has several names and
-// does not have all of them yet. The entries are those of the given name, or of all names if it is "".
+// does not have all of them yet. The entries belong to the given name, or to all names if it is "".
 func addWaitsFor(ctx context.Context, store locks.KnownStore, name string, entries []locks.Entry) {
 	hasNext := func(e locks.Entry) bool { return e.Next != "" }
 	if !slices.ContainsFunc(entries, hasNext) {

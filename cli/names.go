@@ -39,7 +39,7 @@ func (c *acquireCommand) nameLock() error {
 	return nil
 }
 
-// readNames reads the names of the locks. The last one is that of run.Request.
+// readNames reads the names of the locks. The last one becomes the name of run.Request.
 func readNames(v *config.Values, run *runner.Run) {
 	names := v.List("name")
 	switch {

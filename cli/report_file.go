@@ -71,7 +71,7 @@ func standardStream(path string) int {
 }
 
 // duplicateStream duplicates a standard stream. Opening its name instead would fail for a socket, such
-// as that of the journal, and would write a file from its beginning.
+// as the journal's, and would write a file from its beginning.
 func duplicateStream(v *config.Values, path string, stream int) (int, error) {
 	flags, err := unix.FcntlInt(uintptr(stream), unix.F_GETFD, 0)
 	if err == nil && flags&unix.FD_CLOEXEC != 0 {
@@ -135,7 +135,10 @@ func appendReport(fd int, run *runner.Run, o runner.Outcome, code int) error {
 		line.Names = run.Names()
 	}
 	line.Host, _ = os.Hostname()
-	line.User = cmp.Or(run.User, strconv.Itoa(os.Geteuid()))
+	line.User = run.User
+	if line.User == "" {
+		line.User = strconv.Itoa(os.Geteuid())
+	}
 	line.WaitedFor = reportHolders(o.WaitedFor, line.User)
 	switch {
 	case o.Kind == runner.Interrupted:

@@ -104,7 +104,7 @@ func (c *runCommand) run(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	run.Env, run.Waits, run.Sockets = commandEnvironment(run, out), out.Waits(), socketDir
+	run.Env, run.OnProgress, run.Sockets = commandEnvironment(run, out), out.OnProgress(), socketDir
 	run.NotesHolders = report >= 0
 	o := run.Do()
 	if o.Kind == runner.NotFound {

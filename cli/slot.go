@@ -91,16 +91,16 @@ func readUnits(v *config.Values, key string, most int, lack string, out *term.Pr
 	return v.Int(key, 1, most)
 }
 
-// readWait reads how long to wait. A run.Wait of -1 has no limit.
+// readWait reads how long to wait. A run.WaitLimit of -1 has no limit.
 func readWait(v *config.Values, run *runner.Run) {
 	noWait := v.Bool("no-wait")
-	run.Wait = v.Duration("wait")
+	run.WaitLimit = v.Duration("wait")
 	_, isGiven := v.Given("wait")
 	switch {
-	case noWait && run.Wait > 0:
+	case noWait && run.WaitLimit > 0:
 		v.Reject(v.Conflict("no-wait", "wait", ""))
 	case !noWait && !isGiven:
-		run.Wait = -1
+		run.WaitLimit = -1
 	}
 }
 
@@ -126,7 +126,7 @@ func readPriority(v *config.Values, run *runner.Run, out *term.Printer) {
 // must wait.
 func readReplace(v *config.Values, run *runner.Run, out *term.Printer) {
 	replace := locks.Replacement(v.Choice("replace", string(locks.ReplaceWaiting), string(locks.ReplaceRunning)))
-	if run.Wait != 0 {
+	if run.WaitLimit != 0 {
 		run.Request.Replace = replace
 		return
 	}

@@ -109,11 +109,11 @@ type testLock struct {
 // takeTestLock makes the steps of a run.
 func takeTestLock(ctx context.Context, s Store, q Request) (tried testLock, err error) {
 	began := BootTime()
-	ticket, err := s.Join(ctx, q)
+	admission, err := s.Join(ctx, q)
 	if err != nil {
 		return tried, fmt.Errorf("taking a slot: %w", err)
 	}
-	lease, err := ticket.Wait(ctx)
+	lease, err := admission.Wait(ctx)
 	if err != nil {
 		return tried, fmt.Errorf("waiting for a slot: %w", err)
 	}

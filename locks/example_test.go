@@ -29,11 +29,11 @@ func Example() {
 		return locks.Request{Ref: ref, Name: "backup", Claim: locks.Claim{Weight: 1, Max: 1}}
 	}
 	hold := func(who string) locks.Lease {
-		ticket, err := store.Join(ctx, request())
+		admission, err := store.Join(ctx, request())
 		if err != nil {
 			panic(err)
 		}
-		lease, err := ticket.Wait(ctx)
+		lease, err := admission.Wait(ctx)
 		if err != nil {
 			panic(err)
 		}

@@ -23,10 +23,10 @@ const (
 
 // Rival is an entry that a newcomer may replace.
 type Rival struct {
-	Claim   Claim
-	Waits   bool
-	Replace Replacement
-	Leaving bool // the entry has been evicted, or is dead
+	Claim    Claim
+	IsWaiter bool
+	Replace  Replacement
+	Leaving  bool // the entry has been evicted, or is dead
 }
 
 // Replaced returns the indices of the rivals that a newcomer evicts if it has to wait: all waiters ahead
@@ -41,7 +41,7 @@ func Replaced(rivals []Rival, c Claim, r Replacement) []int {
 	for i, v := range rivals {
 		switch {
 		case v.Leaving:
-		case v.Waits:
+		case v.IsWaiter:
 			if v.Replace != ReplaceNone && v.Claim.Before(c) {
 				picked = append(picked, i)
 			}

@@ -7,7 +7,7 @@ type Keeper int
 
 // The keepers.
 const (
-	KeptByHolder  Keeper = iota // a process that only holds the slot, such as that of golock acquire
+	KeptByHolder  Keeper = iota // a process that only holds the slot, such as golock acquire leaves behind
 	KeptByRun                   // a golock that runs a command
 	KeptByCommand               // the command, which golock has become (--exec)
 	KeptByNobody                // the lease alone (acquire --for none)
@@ -20,8 +20,7 @@ func (k Keeper) HasCommand() bool { return k == KeptByRun || k == KeptByCommand 
 // HasGolock reports whether a golock process stays with the slot. It gives the slot up when it is evicted.
 func (k Keeper) HasGolock() bool { return k == KeptByHolder || k == KeptByRun }
 
-// Request is what a run asks of a store. Its fields are, in this order: the request itself, who asks,
-// the limits of Join, and functions that Join and Wait call.
+// Request is what a run asks of a store.
 type Request struct {
 	Ref     Ref
 	Name    string
@@ -63,50 +62,29 @@ type Request struct {
 	// ErrWouldBlock. A networked store can do nothing at once.
 	AtOnce bool
 
-	// Reach limits how long Join tries a store with leases that cannot be reached. If the store takes
-	// a connection, it has longer for its first answer. If it answers, but refuses for a reason that
-	// passes, Join repeats the request for Refusals after the first refusal. Without a limit, which is
-	// 0, Join tries until ctx ends.
-	Reach, Refusals time.Duration
+	// Limits bound the time of Join on a store with leases. Other stores ignore them.
+	Limits JoinLimits
 
-	// JoinLimit limits how long Join asks a store with leases, whether it answers or not. If it is 0,
-	// Join asks until ctx ends.
-	JoinLimit time.Duration
+	// Hooks are what Join and Wait call. A request that is sent to another process loses them.
+	Hooks Hooks `json:"-"`
+}
+
+// JoinLimits limit how long Join tries a store with leases. Without them Join tries until its context ends.
+type JoinLimits struct {
+	// Reach limits how long Join tries a store that cannot be reached. If the store takes a connection, it
+	// has longer for its first answer. There is no limit if Reach is 0.
+	Reach time.Duration
+
+	// Refusals limits how long Join repeats a request that the store refuses for a reason that passes. It
+	// counts from the first refusal. There is no limit if Refusals is 0.
+	Refusals time.Duration
+
+	// Total limits how long Join asks the store, whether it answers or not. There is no limit if Total is 0.
+	Total time.Duration
 
 	// LeastAnswer is the time for which Join waits in any case for the answer to a question that is under
-	// way: also if Reach or JoinLimit is over.
+	// way: also if Reach or Total is over.
 	LeastAnswer time.Duration
-
-	// Connected and Answered, if not nil, are called by an entry of a store with leases: when its
-	// server has taken a connection, and when it has answered. After the answer the store counts as
-	// reachable, however slow it is.
-	Connected, Answered func() `json:"-"`
-
-	// Progress, if not nil, is called by Join and Wait, from any goroutine, with the place in the
-	// queue whenever it becomes known; 1 is the next. At 1 or 2 it is time to prepare for the
-	// grant. A plain store knows no places.
-	Progress func(place int) `json:"-"`
-
-	// Quarantined, if not nil, is called by Join and Wait with the quarantine during which the store
-	// grants nothing, or with nil when there is none.
-	Quarantined func(*QuarantineError) `json:"-"`
-
-	// Reason, if not nil, is called by Join and Wait with what is in the way if that is neither holders nor
-	// waiters (BusyError.Reason), and with "" when there is nothing of the kind.
-	Reason func(reason string) `json:"-"`
-
-	// Made, if not nil, is called by Join with the path of a directory that the URL names and that
-	// Join had to make: a misspelt path is another store.
-	Made func(path string) `json:"-"`
-
-	// StopsSoon, if not nil, is called when Join or Wait gives up: it reports whether this process is
-	// about to be stopped (SIGSTOP). Then they return when the store has been told, which may take some
-	// seconds: a step left half done would hold up the others. Otherwise they return without delay.
-	StopsSoon func() bool `json:"-"`
-
-	// Later, if not nil, is called by Wait, when the slot is granted, with work that can be done after
-	// the start of the command. The work need not be done at all: Release does it too.
-	Later func(work func()) `json:"-"`
 }
 
 // GrantHold is the hold that counts from the grant.
@@ -123,37 +101,6 @@ func (r *Request) LaterHold() time.Duration {
 		return max(r.Hold, 0)
 	}
 	return 0
-}
-
-// TellMade calls Made.
-func (r *Request) TellMade(path string) {
-	if r.Made != nil {
-		r.Made(path)
-	}
-}
-
-// MustLeaveFirst reports whether a caller that gives up must wait until the store knows (StopsSoon).
-func (r *Request) MustLeaveFirst() bool { return r.StopsSoon != nil && r.StopsSoon() }
-
-// DoLater calls Later.
-func (r *Request) DoLater(work func()) {
-	if r.Later != nil {
-		r.Later(work)
-	}
-}
-
-// TellPlace calls Progress.
-func (r *Request) TellPlace(place int) {
-	if r.Progress != nil {
-		r.Progress(place)
-	}
-}
-
-// TellReason calls Reason.
-func (r *Request) TellReason(reason string) {
-	if r.Reason != nil {
-		r.Reason(reason)
-	}
 }
 
 // Grant is what a holder was given.

@@ -1,5 +1,5 @@
 // Package locks is the contract between the runner and the stores: what is
-// asked of a store (Request), what it gives (Ticket, Lease, Grant), what it
+// asked of a store (Request), what it gives (Admission, Lease, Grant), what it
 // shows (Entry), what it can do (Abilities), and the admission rule (rule.go).
 //
 // A name in a store has an ordered queue of entries. An entry waits or holds;
@@ -23,8 +23,8 @@ import (
 // itself (unreachable, refused, not writable) come from its methods. Several goroutines
 // MAY call the methods at once.
 //
-// How to add a store. The tests are those of the conformance suite (package locktest);
-// the tests of a store are TestConformance, and what only that store can get wrong.
+// How to add a store. The conformance suite (package locktest) has the tests that are named
+// here. A store adds TestConformance, and tests of what only that store can get wrong.
 //
 //  1. Write a package below locks with Open or New, and add the scheme of its URL to the
 //     table in locks/open. If only the full program can link it, add a stub for it to
@@ -56,7 +56,7 @@ import (
 //     is restarted or cut off, if it can be.
 type Store interface {
 	// Join puts one entry into the queue of r.Name, in one atomic step. It never waits
-	// for a slot: the ticket is granted already, or queued. (In a quarantine the Wait of
+	// for a slot: the admission is granted already, or queued. (In a quarantine the Wait of
 	// a request that does not queue lasts until that is over.) A store that cannot be
 	// reached is tried again until ctx ends.
 	//
@@ -66,7 +66,7 @@ type Store interface {
 	// Request.AtOnce says. Any other error means that the store could not be used. After
 	// an error nothing of the request is left in the store. A networked store that could
 	// not be told of it keeps an entry for its TTL.
-	Join(ctx context.Context, r Request) (Ticket, error)
+	Join(ctx context.Context, r Request) (Admission, error)
 
 	// Entries gives the live entries of one name, or of all names ("") name by name:
 	// holders first, then waiters in their order. It changes nothing. What was read before
@@ -76,7 +76,7 @@ type Store interface {
 	// Examine checks, for doctor, everything that a promise depends on. It may take and
 	// release the slot of a name that nobody else uses; nothing stays behind. An error
 	// says that the store could not be examined at all; findings before it are returned
-	// too. ttl is that of the runs in question.
+	// too. ttl is the TTL of the runs in question.
 	Examine(ctx context.Context, ttl time.Duration) ([]Finding, error)
 
 	// Abilities says what the store can do. The answer is always the same.
@@ -110,12 +110,12 @@ type Abilities struct {
 	// released it.
 	InheritorsKeep bool
 
-	// EvictsTogether says that an eviction of many entries costs hardly more than that of
+	// EvictsTogether says that to evict many entries costs hardly more than to evict
 	// one. Otherwise a caller with little time evicts them one by one.
 	EvictsTogether bool
 
 	// Unprotected lists the commands that golock has become (KeptByCommand) and that have closed the
-	// descriptor of their slot: the command runs on, although the slot is free. It lists those of one
+	// descriptor of their slot: the command runs on, although the slot is free. It lists the entries of one
 	// name, or of all names (""), and changes nothing. A later run of the name removes the records from
 	// which the store knows them. Unprotected is nil if the store cannot know them.
 	Unprotected func(ctx context.Context, name string) ([]Entry, error)

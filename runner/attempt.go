@@ -24,8 +24,8 @@ type attempt struct {
 	// These fields are about the name that comes next.
 	place  atomic.Int64 // the place in the queue; 0 if it is not known
 	pause  atomic.Pointer[locks.QuarantineError]
-	reason atomic.Pointer[string]       // what else than holders and waiters is in the way; "" or nil if nothing is
-	queued atomic.Pointer[locks.Ticket] // nil as long as the attempt has not queued
+	reason atomic.Pointer[string]          // what else than holders and waiters is in the way; "" or nil if nothing is
+	queued atomic.Pointer[locks.Admission] // nil as long as the attempt has not queued
 
 	// held has the leases of the names that come before the next one. It is nil if there are none, and when
 	// the field lease has all leases.
@@ -34,11 +34,11 @@ type attempt struct {
 	hasTurn  atomic.Bool
 	replaced replacedEntries
 
-	ended  chan struct{} // closed when the fields below do not change any more
-	ticket locks.Ticket  // of the name that comes next; nil if the attempt has not joined its queue
-	lease  locks.Lease   // the lease of all names; nil as long as one is missing
-	later  []func()      // work that the store has put off until the command has started
-	err    error         // why there is no lease; nil if there is one
+	ended     chan struct{}   // closed when the fields below do not change any more
+	admission locks.Admission // of the name that comes next; nil if the attempt has not joined its queue
+	lease     locks.Lease     // the lease of all names; nil as long as one is missing
+	later     []func()        // work that the store has put off until the command has started
+	err       error           // why there is no lease; nil if there is one
 }
 
 // replacedEntries are the entries that the run has replaced and not reported yet (sayReplaced).
@@ -66,10 +66,10 @@ func (r *replacedEntries) take() []locks.Entry {
 
 // begin starts an attempt to get the slots, after a pause. It asks the store at once, in this
 // goroutine, for an answer that needs no waiting.
-func (w *waiter) begin(pause time.Duration) {
+func (w *waitPhase) begin(pause time.Duration) {
 	w.startsAt = time.Now().Add(pause)
-	if w.Wait > 0 && w.progress.view.Until.IsZero() {
-		w.progress.view.Until = w.startsAt.Add(w.Wait)
+	if w.WaitLimit > 0 && w.progress.view.Until.IsZero() {
+		w.progress.view.Until = w.startsAt.Add(w.WaitLimit)
 	}
 	a := &attempt{ended: make(chan struct{}), until: w.progress.view.Until}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
@@ -102,26 +102,26 @@ func (w *waiter) begin(pause time.Duration) {
 }
 
 // complete adds to a request what depends on the run, and the functions that inform the attempt.
-func (w *waiter) complete(r locks.Request, a *attempt) locks.Request {
-	r.NoWait = w.Wait == 0
-	r.Progress = func(at int) {
+func (w *waitPhase) complete(r locks.Request, a *attempt) locks.Request {
+	r.NoWait = w.WaitLimit == 0
+	r.Hooks.OnPlace = func(at int) {
 		a.place.Store(int64(at))
 		w.Relay.Wake()
 	}
-	r.Quarantined = a.pause.Store
-	r.Reason = func(reason string) { a.reason.Store(&reason) }
-	r.StopsSoon = a.stopsSoon.Load
-	r.Later = func(work func()) { a.later = append(a.later, work) }
-	r.Made = func(path string) { w.made.Store(&path) }
+	r.Hooks.OnQuarantine = a.pause.Store
+	r.Hooks.OnObstacle = func(reason string) { a.reason.Store(&reason) }
+	r.Hooks.StopsSoon = a.stopsSoon.Load
+	r.Hooks.DoLater = func(work func()) { a.later = append(a.later, work) }
+	r.Hooks.OnNewDirectory = func(path string) { w.made.Store(&path) }
 	isFirst := len(a.wanted) == 0
-	if isFirst || w.Wait == 0 { // once the run has its first slot, an outage does not end the waiting
-		r.Reach, r.JoinLimit = w.tryLimit(), w.askLimit()
+	if isFirst || w.WaitLimit == 0 { // once the run has its first slot, an outage does not end the waiting
+		r.Limits.Reach, r.Limits.Total = w.tryLimit(), w.askLimit()
 	}
-	if w.Wait == 0 {
-		r.Refusals = refusalLimitNoWait
+	if w.WaitLimit == 0 {
+		r.Limits.Refusals = refusalLimitNoWait
 	}
 	if !isFirst { // the store has answered: a question that is under way at the end of --wait may get its answer
-		r.LeastAnswer = reachLimitNoWait
+		r.Limits.LeastAnswer = reachLimitNoWait
 	}
 	return r
 }
@@ -133,13 +133,13 @@ func (a *attempt) isFinal() bool { return a.lease != nil || a.err != nil }
 func (a *attempt) take(store locks.KnownStore, atOnce bool, wake func()) {
 	defer locks.Recover(&a.err)
 	for !a.isFinal() {
-		if a.ticket == nil {
+		if a.admission == nil {
 			a.join(store, atOnce)
 		}
-		if a.ticket == nil {
+		if a.admission == nil {
 			return // a.err says why; with atOnce it is nil if the store would have to wait
 		}
-		isQueued := a.ticket.Queued()
+		isQueued := a.admission.Queued()
 		if isQueued && atOnce {
 			return
 		}
@@ -152,7 +152,7 @@ func (a *attempt) take(store locks.KnownStore, atOnce bool, wake func()) {
 		if a.err != nil { // Wait leaves the queue
 			a.cancel()
 		}
-		lease, err := a.ticket.Wait(a.ctx)
+		lease, err := a.admission.Wait(a.ctx)
 		if err != nil && a.err == nil {
 			a.err = err
 		}
@@ -166,28 +166,28 @@ func (a *attempt) take(store locks.KnownStore, atOnce bool, wake func()) {
 	}
 }
 
-// join joins the queue of the name that comes next. Without a ticket, the field err says why. With atOnce
+// join joins the queue of the name that comes next. Without an admission, the field err says why. With atOnce
 // both are nil if the store would have to wait.
 func (a *attempt) join(store locks.Store, atOnce bool) {
 	r := a.wanted[len(a.holding())]
 	r.AtOnce = atOnce
-	if r.JoinLimit == 0 && !a.until.IsZero() {
-		r.JoinLimit = max(time.Until(a.until), 1)
+	if r.Limits.Total == 0 && !a.until.IsZero() {
+		r.Limits.Total = max(time.Until(a.until), 1)
 	}
 	a.err = a.ctx.Err()
 	if a.err != nil {
 		return
 	}
-	ticket, err := store.Join(a.ctx, r)
+	admission, err := store.Join(a.ctx, r)
 	switch {
 	case atOnce && errors.Is(err, locks.ErrWouldBlock): // another goroutine joins later
 	case err != nil:
 		a.err = err
 	default:
-		a.ticket = ticket
-		a.replaced.add(ticket.Replaced())
-		if ticket.Queued() {
-			a.queued.Store(&ticket)
+		a.admission = admission
+		a.replaced.add(admission.Replaced())
+		if admission.Queued() {
+			a.queued.Store(&admission)
 			a.hasTurn.Store(true)
 		}
 	}
@@ -205,7 +205,7 @@ func (a *attempt) add(lease locks.Lease) {
 	default:
 		a.held.Store(&all)
 		a.hasTurn.Store(true)
-		a.ticket = nil
+		a.admission = nil
 		a.queued.Store(nil)
 		a.place.Store(0)
 		a.pause.Store(nil)
@@ -244,8 +244,8 @@ func (a *attempt) names() (names []string) {
 // evicted returns an *EvictedError if the place in the queue, or a slot that the run holds already, was
 // taken back, on a store that tells the owner by a signal.
 func (a *attempt) evicted() error {
-	if ticket := a.queued.Load(); ticket != nil {
-		if err := (*ticket).Evicted(); err != nil {
+	if admission := a.queued.Load(); admission != nil {
+		if err := (*admission).Evicted(); err != nil {
 			return err
 		}
 	}
@@ -262,12 +262,12 @@ func (a *attempt) evicted() error {
 // tryLimit returns how long golock tries to reach a store over a network. Once the run has queued,
 // an outage does not end it. For a run that may go on without a slot, the limit is at least
 // reachLimitNoWait, however short --wait is: a slow store is not an unavailable one.
-func (w *waiter) tryLimit() time.Duration {
-	if w.Wait < 0 {
+func (w *waitPhase) tryLimit() time.Duration {
+	if w.WaitLimit < 0 {
 		return reachLimit
 	}
-	limit := min(w.Wait, reachLimit)
-	if w.Wait == 0 || w.Unavailable == RunAnyway {
+	limit := min(w.WaitLimit, reachLimit)
+	if w.WaitLimit == 0 || w.Unavailable == RunAnyway {
 		return max(limit, reachLimitNoWait)
 	}
 	return limit
@@ -275,12 +275,12 @@ func (w *waiter) tryLimit() time.Duration {
 
 // askLimit returns how long golock repeats the request to queue the run. It covers both a store that does
 // not answer and one that refuses for a reason that passes.
-func (w *waiter) askLimit() time.Duration {
+func (w *waitPhase) askLimit() time.Duration {
 	switch {
-	case w.Wait == 0:
+	case w.WaitLimit == 0:
 		return answerLimitNoWait
-	case w.Wait < 0:
+	case w.WaitLimit < 0:
 		return refusalLimit
 	}
-	return max(min(w.Wait, refusalLimit), w.tryLimit())
+	return max(min(w.WaitLimit, refusalLimit), w.tryLimit())
 }

@@ -64,8 +64,8 @@ func prepareCommand(argv, env []string, r locks.Request, store string) *command 
 	return c
 }
 
-// addGrants adds variables that describe the grants. Those of one lock describe the last name; GOLOCK_HELD
-// has the IDs of all names. A run without a slot has a zero grant.
+// addGrants adds variables that describe the grants. GOLOCK_HELD has the IDs of all names. Each other variable
+// describes the last name. A run without a slot has a zero grant.
 func (c *command) addGrants(grants []locks.Grant) {
 	g := grants[len(grants)-1]
 	if g.Ref == (locks.Ref{}) {
@@ -148,7 +148,7 @@ func Enclosing(heldIDs string, lock locks.Key) []locks.Ref {
 	return refs
 }
 
-// OfAncestors keeps those of the enclosing runs whose golock is an ancestor of this process, or cannot
+// OfAncestors keeps the enclosing runs whose golock is an ancestor of this process, or cannot
 // be found. A job that a command has queued with at(1) has the command's GOLOCK_HELD too, but may wait
 // for the command's run. The golock of a run is found by its status socket, which a run on the local
 // store does not have: there the store checks the ancestors itself.

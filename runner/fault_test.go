@@ -47,7 +47,7 @@ func testRun(t *testing.T, store locks.Store, argv ...string) *Run {
 	ref, err := locks.NewRef("n")
 	testkit.Must(t, err)
 	return &Run{
-		Store: locks.Know(store), Request: locks.Request{Ref: ref, Name: "n", Claim: locks.Claim{Weight: 1, Max: 1}}, Wait: 0,
+		Store: locks.Know(store), Request: locks.Request{Ref: ref, Name: "n", Claim: locks.Claim{Weight: 1, Max: 1}}, WaitLimit: 0,
 		Argv: argv, Env: os.Environ(), Relay: testRelay, StopSignal: unix.SIGTERM, KillAfter: 10 * time.Second,
 		Rewrites: signals.Rewrites{}, Log: func(bool, string, ...any) {},
 	}
@@ -113,7 +113,7 @@ func TestFaultWhileWaiting(t *testing.T) {
 	for _, store := range []locks.Store{joins, waits} {
 		marker := filepath.Join(t.TempDir(), "started")
 		r := testRun(t, store, "touch", marker)
-		r.Wait, r.OnlyWarn = -1, true
+		r.WaitLimit, r.OnlyWarn = -1, true
 		if o := r.Do(); o.Kind != Fault {
 			t.Errorf("outcome %+v, want a fault", o)
 		}

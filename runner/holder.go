@@ -33,7 +33,7 @@ type Holder struct {
 }
 
 // Take takes the slot. The lease belongs to the caller. The outcome says why there is none.
-func (r *Run) Take() (locks.Lease, *Outcome) { return (&waiter{Run: r}).wait() }
+func (r *Run) Take() (locks.Lease, *Outcome) { return (&waitPhase{Run: r}).wait() }
 
 // GiveBack releases a slot that Take has returned and that nobody knows of.
 func (r *Run) GiveBack(lease locks.Lease) {
@@ -50,7 +50,7 @@ func (h *Holder) Do() Outcome {
 	} else {
 		go h.awaitProcess()
 	}
-	w := &waiter{Run: h.Run, unwanted: h.unwanted}
+	w := &waitPhase{Run: h.Run, outcomeIfUnwanted: h.outcomeIfUnwanted}
 	lease, failed := w.wait()
 	if failed != nil {
 		return *failed
@@ -100,7 +100,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 	h.Relay.CatchIgnored() // whoever evicts a holder sends TERM
 	h.Granted(lease.Grant(), lease.Term())
 	for {
-		if end := h.unwanted(); end != nil {
+		if end := h.outcomeIfUnwanted(); end != nil {
 			return end
 		}
 		if fault := status.failure(); fault != nil {
@@ -125,8 +125,8 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 	}
 }
 
-// unwanted returns an outcome if nobody wants the slot any more, otherwise nil.
-func (h *Holder) unwanted() *Outcome {
+// outcomeIfUnwanted returns an outcome if nobody wants the slot any more, otherwise nil.
+func (h *Holder) outcomeIfUnwanted() *Outcome {
 	if fault := h.fault.Load(); fault != nil {
 		return &Outcome{Kind: Fault, Err: *fault}
 	}

@@ -33,7 +33,7 @@ func (r *Run) ids() (ids []string) {
 }
 
 // logGrant logs a grant. The line names the lock only if the run has several.
-func (w *waiter) logGrant(name string, g locks.Grant) {
+func (w *waitPhase) logGrant(name string, g locks.Grant) {
 	slots, waited, id := append([]int{}, g.Slots...), time.Since(w.began), g.Ref.String()
 	if len(w.Earlier) == 0 {
 		w.Log(false, "slot taken", "slots", slots, "fence", g.Fence, "waited", waited, "id", id)
@@ -43,7 +43,7 @@ func (w *waiter) logGrant(name string, g locks.Grant) {
 }
 
 // logWaiting logs that the run has queued.
-func (w *waiter) logWaiting() {
+func (w *waitPhase) logWaiting() {
 	if len(w.Earlier) == 0 {
 		w.Log(false, "waiting")
 		return
@@ -61,7 +61,7 @@ func (r *Run) renumber(ref locks.Ref) {
 }
 
 // current returns the request of the name that the run waits for.
-func (w *waiter) current() *locks.Request {
+func (w *waitPhase) current() *locks.Request {
 	if len(w.Earlier) == 0 {
 		return &w.Request
 	}
@@ -70,7 +70,7 @@ func (w *waiter) current() *locks.Request {
 
 // keepHeld renews the slots that the run holds while it waits for the next name. It returns an outcome if
 // one of them is lost.
-func (w *waiter) keepHeld() *Outcome {
+func (w *waitPhase) keepHeld() *Outcome {
 	held := w.attempt.holding()
 	if len(held) > w.turn {
 		w.takeTurn(held)
@@ -90,7 +90,7 @@ func (w *waiter) keepHeld() *Outcome {
 }
 
 // takeTurn notes the slots that the run holds now. It begins to renew them, and to wait for the next name.
-func (w *waiter) takeTurn(held []locks.Lease) {
+func (w *waitPhase) takeTurn(held []locks.Lease) {
 	for i := w.turn; i < len(held); i++ {
 		w.logGrant(w.attempt.wanted[i].Name, held[i].Grant())
 	}
@@ -107,7 +107,7 @@ func (w *waiter) takeTurn(held []locks.Lease) {
 }
 
 // keepAt returns when keepHeld is due, or 0 if there is nothing to renew.
-func (w *waiter) keepAt() locks.Instant {
+func (w *waitPhase) keepAt() locks.Instant {
 	if w.keeper == nil {
 		return 0
 	}
@@ -115,14 +115,14 @@ func (w *waiter) keepAt() locks.Instant {
 }
 
 // stopKeeping ends the renewals of the slots that the run holds.
-func (w *waiter) stopKeeping() {
+func (w *waitPhase) stopKeeping() {
 	stop := w.takeKeeper()
 	stop()
 }
 
 // takeKeeper returns a function that ends the renewals of the slots that the run holds. Any goroutine may
 // call stop. It may wait a moment for a renewal that gets no answer.
-func (w *waiter) takeKeeper() (stop func()) {
+func (w *waitPhase) takeKeeper() (stop func()) {
 	keeper, kept := w.keeper, w.kept
 	if keeper == nil {
 		return func() {}
@@ -136,14 +136,14 @@ func (w *waiter) takeKeeper() (stop func()) {
 }
 
 // dropHeld gives back the slots that the run holds, because it does not get the next one.
-func (w *waiter) dropHeld() {
+func (w *waitPhase) dropHeld() {
 	drop := w.beginDrop(w.attempt.granted())
 	w.awaitDrop(drop, math.MaxInt64)
 }
 
-// beginDrop begins to give back those of the granted slots that it has not given back before. It returns nil
+// beginDrop begins to give back the granted slots that it has not given back before. It returns nil
 // if there are none.
-func (w *waiter) beginDrop(granted []locks.Lease) *pendingRelease {
+func (w *waitPhase) beginDrop(granted []locks.Lease) *pendingRelease {
 	dropped := w.dropped
 	if len(granted) <= dropped {
 		return nil
@@ -157,7 +157,7 @@ func (w *waiter) beginDrop(granted []locks.Lease) *pendingRelease {
 }
 
 // awaitDrop waits for what beginDrop has begun, at most for limit, and logs the result.
-func (w *waiter) awaitDrop(drop *pendingRelease, limit time.Duration) {
+func (w *waitPhase) awaitDrop(drop *pendingRelease, limit time.Duration) {
 	tell := drop.await(limit, w.watchdog)
 	tell()
 }

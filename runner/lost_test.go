@@ -124,8 +124,8 @@ func TestMadeJustBeforeTheGrant(t *testing.T) {
 			warned++
 		}
 	}
-	w := &waiter{Run: r}
-	w.unwanted = func() *Outcome { // called after that look
+	w := &waitPhase{Run: r}
+	w.outcomeIfUnwanted = func() *Outcome { // called after that look
 		<-w.attempt.ended
 		return nil
 	}

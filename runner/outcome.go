@@ -19,9 +19,10 @@ func (e *takenBackError) Error() string { return fmt.Sprintf("the slot was taken
 
 func (e *takenBackError) Unwrap() error { return e.error }
 
-// tooLate is the outcome of a lease that ended before the command could begin. It asks the store why. If the
-// run was evicted, it ends as Busy, like a waiter that is evicted. Otherwise it ends as Refused, with err.
-func (r *Run) tooLate(lease locks.Lease, err error) *Outcome {
+// outcomeOfLateGrant is the outcome of a lease that ended before the command could begin. It asks the store
+// why. If the run was evicted, it ends as Busy, like a waiter that is evicted. Otherwise it ends as Refused,
+// with err.
+func (r *Run) outcomeOfLateGrant(lease locks.Lease, err error) *Outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), lease.Term().RenewalLimit())
 	defer cancel()
 	_, why := lease.Renew(ctx)

@@ -79,7 +79,7 @@ func (s *supervisor) readWatchdog() {
 
 // onDeadline notes that the watchdog has killed the command at the deadline.
 func (s *supervisor) onDeadline() {
-	isNew := s.because(grave, Lost, fmt.Errorf("%w, no renewal for %v", errHeldUp, s.renewer.SinceRenewal()))
+	isNew := s.recordReason(grave, Lost, fmt.Errorf("%w, no renewal for %v", errHeldUp, s.renewer.SinceRenewal()))
 	if isNew && s.state != killing {
 		s.enter(killing)
 	}
@@ -101,7 +101,7 @@ func (s *supervisor) onWatchdog(ws syscall.WaitStatus) {
 // failClosed kills the command and all its descendants because the watchdog is gone. Without a watchdog,
 // nothing would end them in time if golock itself were stopped.
 func (s *supervisor) failClosed() {
-	s.because(grave, Fault, fmt.Errorf("%w: the command was stopped", errWatchdogGone))
+	s.recordReason(grave, Fault, fmt.Errorf("%w: the command was stopped", errWatchdogGone))
 	s.kill()
 }
 

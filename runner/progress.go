@@ -9,11 +9,11 @@ import (
 	"golock/locks"
 )
 
-// A waiting run reports its place in the queue and the holders (Run.Waits). It asks the store
+// A waiting run reports its place in the queue and the holders (Run.OnProgress). It asks the store
 // rarely, because thousands of runs may wait.
 
-// Waiting describes a run that waits for its slot.
-type Waiting struct {
+// WaitProgress describes a run that waits for its slot.
+type WaitProgress struct {
 	Name    string
 	Began   time.Time     // when the run began to wait
 	Until   time.Time     // when the run gives up; zero if it never does
@@ -39,10 +39,10 @@ const (
 	lookLimit = 2 * time.Second
 )
 
-// progress is the part of a waiter that reports. A look at the store has its own goroutine, which
+// progress is the part of a waitPhase that reports. A look at the store has its own goroutine, which
 // ends with a message to looks and wakes the relay.
 type progress struct {
-	view Waiting
+	view WaitProgress
 	due  time.Time // when the next report or look is due; zero if none is
 
 	waitedFor []locks.Entry // the holders at the first look that found any
@@ -63,7 +63,7 @@ type look struct {
 
 // updateProgress takes the result of a look, or makes the look or report that is due. The error is a
 // panic in a look.
-func (w *waiter) updateProgress() error {
+func (w *waitPhase) updateProgress() error {
 	select {
 	case l := <-w.progress.looks:
 		return w.takeLook(l)
@@ -81,7 +81,7 @@ func (w *waiter) updateProgress() error {
 }
 
 // takeLook reports the result of a look. The error is a panic in the look.
-func (w *waiter) takeLook(l look) error {
+func (w *waitPhase) takeLook(l look) error {
 	w.progress.looks, w.progress.cost = nil, l.cost
 	switch {
 	case errors.As(l.err, new(*locks.PanicError)):
@@ -102,7 +102,7 @@ func (w *waiter) takeLook(l look) error {
 }
 
 // noteHolders keeps the holders of the first look that found any.
-func (w *waiter) noteHolders(holders []locks.Entry) {
+func (w *waitPhase) noteHolders(holders []locks.Entry) {
 	if len(w.progress.waitedFor) > 0 || len(holders) == 0 {
 		return
 	}
@@ -110,8 +110,8 @@ func (w *waiter) noteHolders(holders []locks.Entry) {
 	w.Log(false, "who holds the slot", "held_by", locks.HoldersText(holders))
 }
 
-// reportProgress calls Run.Waits with what is known. The result of the call sets when the next report is due.
-func (w *waiter) reportProgress() {
+// reportProgress calls Run.OnProgress with what is known. The result of the call sets when the next report is due.
+func (w *waitPhase) reportProgress() {
 	w.progress.view.Place, w.progress.view.Pause = int(w.attempt.place.Load()), ""
 	if reason := w.attempt.reason.Load(); reason != nil {
 		w.progress.view.Pause = *reason
@@ -120,16 +120,16 @@ func (w *waiter) reportProgress() {
 		w.progress.view.Pause = q.Error()
 	}
 	w.progress.due = time.Time{}
-	if w.Waits == nil {
+	if w.OnProgress == nil {
 		return
 	}
-	if again := w.Waits(&w.progress.view); again > 0 {
+	if again := w.OnProgress(&w.progress.view); again > 0 {
 		w.progress.due = time.Now().Add(again)
 	}
 }
 
 // mayLook reports whether the store may be asked now.
-func (w *waiter) mayLook() bool {
+func (w *waitPhase) mayLook() bool {
 	pause := max(lookPause, lookByCost*w.progress.cost)
 	place := w.attempt.place.Load()
 	if place > farPlace {
@@ -142,7 +142,7 @@ func (w *waiter) mayLook() bool {
 }
 
 // startLook starts a look at the store. The look ends with the attempt at the latest.
-func (w *waiter) startLook() {
+func (w *waitPhase) startLook() {
 	ctx, cancel := context.WithTimeout(w.attempt.ctx, lookLimit)
 	began := time.Now()
 	looks := make(chan look, 1)
@@ -171,7 +171,7 @@ func (w *waiter) startLook() {
 func (l *look) read(entries []locks.Entry, id locks.ID) bool {
 	for _, e := range entries {
 		switch {
-		case e.State == locks.Holding && isOwn(e, id):
+		case e.State == locks.Holding && isOfRun(e, id):
 			l.isListed = true // the slot was granted to this run just now
 		case e.State == locks.Holding:
 			l.holders = append(l.holders, e)
@@ -183,8 +183,8 @@ func (l *look) read(entries []locks.Entry, id locks.ID) bool {
 	return false
 }
 
-// isOwn reports whether an entry is that of this run. Entries of a plain lock have no ID.
-func isOwn(e locks.Entry, id locks.ID) bool {
+// isOfRun reports whether an entry belongs to this run. Entries of a plain lock have no ID.
+func isOfRun(e locks.Entry, id locks.ID) bool {
 	if e.Ref == (locks.Ref{}) {
 		return e.PID == os.Getpid()
 	}
@@ -193,7 +193,7 @@ func isOwn(e locks.Entry, id locks.ID) bool {
 
 // endProgress is called when the waiting is over. With awaitLook it waits for the look under way: a
 // look may hold the gate of a local store, and a stopped process would keep others out.
-func (w *waiter) endProgress(awaitLook bool) {
+func (w *waitPhase) endProgress(awaitLook bool) {
 	if !w.isQueuedNoted {
 		return
 	}
@@ -204,7 +204,7 @@ func (w *waiter) endProgress(awaitLook bool) {
 		}
 	}
 	w.progress.due, w.progress.looks = time.Time{}, nil // the result of a look under way is dropped
-	if w.Waits != nil {
-		w.Waits(nil)
+	if w.OnProgress != nil {
+		w.OnProgress(nil)
 	}
 }

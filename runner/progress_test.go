@@ -48,13 +48,13 @@ func (s *shown) Entries(ctx context.Context, name string) ([]locks.Entry, error)
 }
 
 // waitsAt is a run that waits for a lock of the store, at a place.
-func waitsAt(place int, store locks.Store, report func(*Waiting) time.Duration) *waiter {
-	w := &waiter{
-		Run:     &Run{Store: locks.Know(store), Request: locks.Request{Name: "n"}, Relay: testRelay, Waits: report, Log: func(bool, string, ...any) {}},
+func waitsAt(place int, store locks.Store, report func(*WaitProgress) time.Duration) *waitPhase {
+	w := &waitPhase{
+		Run:     &Run{Store: locks.Know(store), Request: locks.Request{Name: "n"}, Relay: testRelay, OnProgress: report, Log: func(bool, string, ...any) {}},
 		attempt: &attempt{},
 	}
-	ticket := locks.Ticket(queuedTicket{})
-	w.attempt.queued.Store(&ticket)
+	admission := locks.Admission(queuedAdmission{})
+	w.attempt.queued.Store(&admission)
 	w.attempt.ctx, w.attempt.cancel = context.WithCancel(context.Background())
 	w.attempt.place.Store(int64(place))
 	return w
@@ -65,7 +65,7 @@ func observe(t *testing.T, s *shown, place int, d time.Duration) (told []string)
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s.began = time.Now()
-		r := waitsAt(place, s, func(w *Waiting) time.Duration {
+		r := waitsAt(place, s, func(w *WaitProgress) time.Duration {
 			if w == nil {
 				told = append(told, "over")
 				return 0
@@ -133,7 +133,7 @@ func TestLookThatHangs(t *testing.T) {
 
 // A panic in a look is the run's.
 func TestLookThatPanics(t *testing.T) {
-	w := waitsAt(1, &shown{}, func(*Waiting) time.Duration { return time.Nanosecond })
+	w := waitsAt(1, &shown{}, func(*WaitProgress) time.Duration { return time.Nanosecond })
 	w.Store.Store = nil // a call of its method panics
 	var err error
 	w.startLook()
@@ -152,7 +152,7 @@ func TestLookThatPanics(t *testing.T) {
 func TestLookOfAWaitingThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stubborn{shown: shown{place: 1}}
-		w := waitsAt(1, s, func(*Waiting) time.Duration { return time.Second })
+		w := waitsAt(1, s, func(*WaitProgress) time.Duration { return time.Second })
 		w.noteQueued()
 		time.Sleep(time.Second)
 		if err := w.updateProgress(); err != nil || w.progress.looks == nil {

@@ -96,8 +96,8 @@ func (r *Run) beginRelease(lease locks.Lease, prepare func()) *pendingRelease {
 }
 
 // await waits for the release, but not longer than limit. After that the watchdog goes on, as if golock was
-// killed, and golock can end. Without a watchdog the slot is free at the end of its lease; that of a local
-// store is free when golock has ended. A hold would stay, although nothing was begun with the slot: if no
+// killed, and golock can end. Without a watchdog the slot is free at the end of its lease, or, on a
+// local store, when golock has ended. A hold would stay, although nothing was begun with the slot: if no
 // watchdog can end it, await waits for at least releaseLimit.
 func (p *pendingRelease) await(limit time.Duration, w *watchdog) (tell func()) {
 	if p == nil {

@@ -2,7 +2,7 @@
 // passes signals on, gives the slot back on every way out, and says how it went.
 //
 // One goroutine, the caller's, owns all state of a run. It takes its events one by one from the
-// relay: signals, among them those of children, and wake-ups by other goroutines. A process of its
+// relay: signals, among them SIGCHLD, and wake-ups by other goroutines. A process of its
 // own, the watchdog, stands between golock and the command on a store with leases (watchdog.go).
 package runner
 
@@ -24,12 +24,12 @@ import (
 // Run is one run of a command under a lock. A run does not change its fields, except the Refs of its
 // requests: after leaving a queue it joins with a new ID.
 type Run struct {
-	Store   locks.KnownStore
-	Address string          // the store's URL as the user gave it, for the watchdog
-	Request locks.Request   // NoWait is set from Wait
-	Earlier []locks.Request // the requests of the run's other names, which it takes before, in this order
-	Jitter  time.Duration   // the run waits a random time up to Jitter before it asks the store
-	Wait    time.Duration   // the longest time to wait for the slot, counted after Jitter; negative if there is no limit
+	Store     locks.KnownStore
+	Address   string          // the store's URL as the user gave it, for the watchdog
+	Request   locks.Request   // NoWait is set from Wait
+	Earlier   []locks.Request // the requests of the run's other names, which it takes before, in this order
+	Jitter    time.Duration   // the run waits a random time up to Jitter before it asks the store
+	WaitLimit time.Duration   // the longest time to wait for the slot, counted after Jitter; negative if there is no limit
 
 	Unavailable Unavailable
 
@@ -63,10 +63,10 @@ type Run struct {
 	// Log logs a step of the run: a message, and pairs of a name and a value.
 	Log func(warn bool, message string, pairs ...any)
 
-	// Waits, if not nil, is called when the run has queued. It returns after what time it wants to be
+	// OnProgress, if not nil, is called when the run has queued. It returns after what time it wants to be
 	// called again; 0 stands for never. It gets nil when the waiting is over, before the command starts. It
 	// may keep w until the next call.
-	Waits func(w *Waiting) (again time.Duration)
+	OnProgress func(w *WaitProgress) (again time.Duration)
 
 	// NotesHolders has the outcome tell whom the run waited for (Outcome.WaitedFor), which may cost a look
 	// at the store.
@@ -205,7 +205,7 @@ func (s *supervisor) wait() *Outcome {
 	if err != nil {
 		return notStarted(s.cmd.problem(err))
 	}
-	w := &waiter{Run: s.Run, began: s.began, watchdog: s.watchdog, status: s.status}
+	w := &waitPhase{Run: s.Run, began: s.began, watchdog: s.watchdog, status: s.status}
 	lease, failed := w.wait()
 	s.waited = time.Since(s.began)
 	s.pendingSignals, s.waitedFor = w.pendingSignals, w.progress.waitedFor
@@ -269,7 +269,7 @@ func (noLease) Evicted() error                { return nil }
 func (noLease) Release(context.Context) error { return nil }
 
 // reserve takes the descriptors that the start needs: a pipe (syscall.ForkExec), and with a lease
-// those of the watchdog. It also fails if too few are left for the waiting: the Go runtime ends a
+// what the watchdog needs. It also fails if too few are left for the waiting: the Go runtime ends a
 // process whose poller gets no descriptors.
 func (s *supervisor) reserve() (free func(), err error) {
 	forStart, forWaiting := 2, 6
@@ -308,7 +308,7 @@ func closeAll(fds []int) {
 // stops the renewals, and the status socket answers "lost" from now on.
 func (s *supervisor) cleanUp() *Outcome {
 	if s.state >= running && s.state < ended {
-		s.because(grave, Fault, s.out.Err)
+		s.recordReason(grave, Fault, s.out.Err)
 		s.stop(s.KillAfter)
 		s.collect()
 		for s.pid != 0 || len(s.remaining()) > 0 {

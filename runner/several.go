@@ -15,7 +15,7 @@ import (
 // the names, so that two such runs never wait for each other, and gives them back in reverse. After the
 // last grant their leases count as one lease, which is lost when one of them is lost.
 
-// leases implements locks.Lease for a run with several names. Its Grant is that of the last name.
+// leases implements locks.Lease for a run with several names. Its Grant belongs to the last name.
 type leases struct {
 	names []string
 	all   []locks.Lease // one for each of names; at least one
@@ -128,7 +128,7 @@ func (l *leases) Release(ctx context.Context) error {
 }
 
 // Term implements locks.Lease. The term ends when the first of the leases does, and has the shortest TTL, so
-// that every lease is renewed often enough. Its distance is that of the slowest renewal.
+// that every lease is renewed often enough. Its distance is the one with the slowest renewal.
 func (l *leases) Term() locks.Term {
 	var ttl time.Duration
 	var end locks.Instant

@@ -136,7 +136,7 @@ func TestLastSlotGrantedWhileTheRunLeaves(t *testing.T) {
 			}
 			return failure
 		}})
-		_ = (&waiter{Run: r, attempt: a}).leave(time.Minute)
+		_ = (&waitPhase{Run: r, attempt: a}).leave(time.Minute)
 		want := []string{"slot given back", "slot given back"}
 		if failure != nil {
 			want[0] = "the slot could not be given back"

@@ -34,7 +34,7 @@ func (s *supervisor) start() *Outcome {
 		s.renewer = renewal.New(s.lease, locks.BootTime, killAfter, s.Relay.Wake, s.Log)
 		s.term = s.renewer.Term
 		if !s.OnlyWarn && s.clock() >= s.renewer.StopAt() { // the command would be stopped at once
-			return s.tooLate(s.lease, errTooLate)
+			return s.outcomeOfLateGrant(s.lease, errLeaseOver)
 		}
 	}
 	if failed := s.beginHolds(); failed != nil {
@@ -54,8 +54,8 @@ func (s *supervisor) start() *Outcome {
 	}
 	s.pid, err = s.startProcess()
 	switch {
-	case errors.Is(err, errTooLate):
-		return s.tooLate(s.lease, err)
+	case errors.Is(err, errLeaseOver):
+		return s.outcomeOfLateGrant(s.lease, err)
 	case err == errNoAnswer: // the command may have begun, so the slot counts as lost while it ran
 		return &Outcome{Kind: Lost, Err: err}
 	case err != nil:

@@ -48,10 +48,10 @@ type reason struct {
 // wholeTree reports whether the run lasts until every descendant of the command has ended.
 func (s *supervisor) wholeTree() bool { return s.Tree || s.reason.severity == grave }
 
-// because records a reason and reports whether it counts. A more severe reason replaces a less
+// recordReason records a reason and reports whether it counts. A more severe reason replaces a less
 // severe one. Of two reasons that are equally severe, the first counts. With a grave reason the slot
 // counts as lost.
-func (s *supervisor) because(severity severity, kind Kind, err error) bool {
+func (s *supervisor) recordReason(severity severity, kind Kind, err error) bool {
 	if severity <= s.reason.severity {
 		return false
 	}

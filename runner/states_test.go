@@ -207,7 +207,7 @@ func TestReasons(t *testing.T) {
 	} {
 		s := &supervisor{Run: &Run{}, status: &statusServer{}}
 		for _, r := range c.reasons {
-			s.because(r.severity, r.kind, nil)
+			s.recordReason(r.severity, r.kind, nil)
 		}
 		isGrave := c.want == lost || c.want == fault
 		if s.status.lost.Load() != isGrave || s.wholeTree() != isGrave {

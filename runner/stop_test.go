@@ -24,12 +24,12 @@ func TestStoppedWhileItJoins(t *testing.T) {
 		case <-ctx.Done():
 		case <-time.After(time.Minute):
 		}
-		stops <- store.request.StopsSoon()
+		stops <- store.request.Hooks.StopsSoon()
 		return &locks.EvictedError{} // or golock would stop now
 	}
 	r := testRun(t, store, "true")
 	r.Relay.DropStop() // as at a terminal
-	r.Terminal, r.Wait, r.OnlyWarn = true, -1, true
+	r.Terminal, r.WaitLimit, r.OnlyWarn = true, -1, true
 	if o := r.Do(); o.Kind != Busy {
 		t.Errorf("outcome %+v, want that it was evicted", o)
 	}

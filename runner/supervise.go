@@ -118,7 +118,7 @@ func (s *supervisor) handleRenewal() {
 // loseLease ends the command and all its descendants because the slot is lost or soon will be.
 func (s *supervisor) loseLease(err error) {
 	s.Log(false, "slot lost", "error", err)
-	s.because(grave, Lost, err)
+	s.recordReason(grave, Lost, err)
 	now, window := s.clock(), s.renewer.Window
 	if errors.As(err, new(*locks.EvictedError)) {
 		window = s.KillAfter
@@ -169,7 +169,7 @@ func (s *supervisor) onTime() {
 	if s.limitAt != 0 && now >= s.limitAt {
 		s.limitAt = 0
 		s.Log(false, "time limit reached", "limit", s.TimeLimit)
-		s.because(severe, TimedOut, fmt.Errorf("%s: the command was stopped at its time limit of %v", s.lockText(), s.TimeLimit))
+		s.recordReason(severe, TimedOut, fmt.Errorf("%s: the command was stopped at its time limit of %v", s.lockText(), s.TimeLimit))
 		s.stop(s.KillAfter)
 	}
 	if s.state == killing || (s.killAt != 0 && now >= s.killAt) {
@@ -187,7 +187,7 @@ const raceWindow = time.Millisecond
 func (s *supervisor) onSignal(sig syscall.Signal) {
 	if sig == unix.SIGTERM {
 		if err := s.lease.Evicted(); err != nil {
-			isNew := s.because(severe, Lost, takenBack(err)) // false if the signal was sent again
+			isNew := s.recordReason(severe, Lost, takenBack(err)) // false if the signal was sent again
 			if isNew {
 				s.Log(false, "slot taken back", "error", s.reason.err)
 				s.stop(s.KillAfter)
@@ -196,7 +196,7 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 		}
 	}
 	if signals.IsFault(sig) { // golock does not die of the signal at once, because its command would run on alone
-		s.because(grave, Fault, fmt.Errorf("%w: the command was stopped", faultSent(sig)))
+		s.recordReason(grave, Fault, fmt.Errorf("%w: the command was stopped", faultSent(sig)))
 		s.stop(s.KillAfter)
 		return
 	}
@@ -204,7 +204,7 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 		return
 	}
 	if signals.AsksToStop(sig) && !s.Relay.Ignored(sig) {
-		s.because(requested, Ended, nil)
+		s.recordReason(requested, Ended, nil)
 	}
 	if !s.reachesJob(sig) {
 		s.deliver(sig)

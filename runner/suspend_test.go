@@ -29,20 +29,20 @@ func (queued) Abilities() locks.Abilities { return locks.Abilities{} }
 
 func (queued) URL() string { return "queued" }
 
-func (s queued) Join(context.Context, locks.Request) (locks.Ticket, error) {
-	return queuedTicket{wait: s.wait}, nil
+func (s queued) Join(context.Context, locks.Request) (locks.Admission, error) {
+	return queuedAdmission{wait: s.wait}, nil
 }
 
-type queuedTicket struct {
-	locks.Ticket
+type queuedAdmission struct {
+	locks.Admission
 	wait func(context.Context)
 }
 
-func (queuedTicket) Queued() bool            { return true }
-func (queuedTicket) Replaced() []locks.Entry { return nil }
-func (queuedTicket) Evicted() error          { return &locks.EvictedError{} }
+func (queuedAdmission) Queued() bool            { return true }
+func (queuedAdmission) Replaced() []locks.Entry { return nil }
+func (queuedAdmission) Evicted() error          { return &locks.EvictedError{} }
 
-func (t queuedTicket) Wait(ctx context.Context) (locks.Lease, error) {
+func (t queuedAdmission) Wait(ctx context.Context) (locks.Lease, error) {
 	t.wait(ctx)
 	return nil, &locks.EvictedError{}
 }
@@ -71,7 +71,7 @@ func TestEvictedWhenASignalComes(t *testing.T) {
 		mayStop(t)
 		r := testRun(t, queued{wait: wait}, "true")
 		r.Relay.CatchStop() // a run at a terminal undoes it
-		r.Wait = -1
+		r.WaitLimit = -1
 		r.Log = func(_ bool, message string, _ ...any) {
 			if message == "waiting" {
 				_ = unix.Kill(os.Getpid(), sig)
@@ -99,7 +99,7 @@ func (*played) Abilities() locks.Abilities { return leasesOnly() }
 
 func (*played) URL() string { return "played" }
 
-func (s *played) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
+func (s *played) Join(ctx context.Context, r locks.Request) (locks.Admission, error) {
 	if r.AtOnce {
 		return nil, locks.ErrWouldBlock
 	}
@@ -115,7 +115,7 @@ func TestToldToStopBySilentStore(t *testing.T) {
 		_ = unix.Kill(os.Getpid(), unix.SIGTERM)
 		select {}
 	}}, "true")
-	r.Wait, r.OnlyWarn = -1, true
+	r.WaitLimit, r.OnlyWarn = -1, true
 	if o := r.Do(); o.Kind != Interrupted {
 		t.Errorf("outcome %+v", o)
 	}
@@ -132,7 +132,7 @@ func TestSlowStoreIsNotUnavailable(t *testing.T) {
 			return &locks.BusyError{Name: "n"}
 		}
 	}}, "touch", ran)
-	r.Wait, r.OnlyWarn, r.Unavailable = 10*time.Millisecond, true, RunAnyway
+	r.WaitLimit, r.OnlyWarn, r.Unavailable = 10*time.Millisecond, true, RunAnyway
 	if o := r.Do(); o.Kind != Busy {
 		t.Errorf("outcome %+v, want that it is busy", o)
 	}
@@ -147,12 +147,12 @@ func TestAnsweredAtTheLastMoment(t *testing.T) {
 	refused := errors.New("wrong password")
 	for answer, want := range map[error]Kind{context.Canceled: Busy, &locks.BusyError{Name: "n", Full: true}: Busy, refused: Refused} {
 		r := testRun(t, &played{}, "true")
-		r.Wait, r.Unavailable = time.Second, RunAnyway
-		w := &waiter{Run: r, attempt: &attempt{cancel: func() {}, ended: make(chan struct{}), err: answer}}
+		r.WaitLimit, r.Unavailable = time.Second, RunAnyway
+		w := &waitPhase{Run: r, attempt: &attempt{cancel: func() {}, ended: make(chan struct{}), err: answer}}
 		isQueued := answer == context.Canceled
 		if isQueued {
-			ticket := locks.Ticket(queuedTicket{})
-			w.attempt.queued.Store(&ticket)
+			admission := locks.Admission(queuedAdmission{})
+			w.attempt.queued.Store(&admission)
 			w.attempt.hasTurn.Store(true)
 		}
 		close(w.attempt.ended)
@@ -184,7 +184,7 @@ func (l grantedLease) Evicted() error {
 
 // A run that is evicted while it joins says so, also if the machine is too busy to end the attempt at once.
 func TestEvictedWhileItJoins(t *testing.T) {
-	w := &waiter{Run: testRun(t, local.New(t.TempDir()), "true"), attempt: &attempt{ended: make(chan struct{})}}
+	w := &waitPhase{Run: testRun(t, local.New(t.TempDir()), "true"), attempt: &attempt{ended: make(chan struct{})}}
 	w.attempt.cancel = func() {
 		time.AfterFunc(2*leaveLimit, func() {
 			w.attempt.err = &locks.EvictedError{By: "a test"}
@@ -199,7 +199,7 @@ func TestEvictedWhileItJoins(t *testing.T) {
 // A run that was granted the slot, and evicted before it knew, says so.
 func TestEvictedBeforeItKnew(t *testing.T) {
 	r := testRun(t, &played{}, "true")
-	w := &waiter{Run: r, attempt: &attempt{
+	w := &waitPhase{Run: r, attempt: &attempt{
 		cancel: func() {}, ended: make(chan struct{}), lease: grantedLease{released: new(bool)},
 	}}
 	close(w.attempt.ended)

@@ -42,13 +42,13 @@ const (
 	nearPlaces = 64
 )
 
-// waiter waits for the slot of a run. It belongs to the goroutine that owns the run.
-type waiter struct {
+// waitPhase is the phase in which a run waits for its slot. It belongs to the goroutine that owns the run.
+type waitPhase struct {
 	*Run
-	watchdog *watchdog
-	status   *statusServer
-	began    time.Time       // when the run began, for messages
-	unwanted func() *Outcome // checked at every wake-up; an outcome ends the waiting; may be nil
+	watchdog          *watchdog
+	status            *statusServer
+	began             time.Time       // when the run began, for messages
+	outcomeIfUnwanted func() *Outcome // checked at every wake-up; an outcome ends the waiting; may be nil
 
 	startsAt time.Time // when the attempt asks the store
 	attempt  *attempt  // the present attempt; another one begins after suspend
@@ -65,9 +65,9 @@ type waiter struct {
 }
 
 // wait returns the lease, or how the run failed.
-func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
-	if w.unwanted == nil {
-		w.unwanted = func() *Outcome { return nil }
+func (w *waitPhase) wait() (lease locks.Lease, failed *Outcome) {
+	if w.outcomeIfUnwanted == nil {
+		w.outcomeIfUnwanted = func() *Outcome { return nil }
 	}
 	w.Relay.CatchIgnored() // TERM tells a waiter that it was evicted
 	if w.Terminal {        // the stop signal must be caught before the run can be in the queue: see suspend
@@ -82,7 +82,7 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 	defer func() { w.finish(lease != nil) }()
 	for {
 		w.noteMade()
-		end := w.unwanted()
+		end := w.outcomeIfUnwanted()
 		if end == nil {
 			end = w.keepHeld()
 		}
@@ -122,7 +122,7 @@ func (w *waiter) wait() (lease locks.Lease, failed *Outcome) {
 }
 
 // finish ends what the waiting has begun. Without a lease it gives back what the run holds.
-func (w *waiter) finish(hasLease bool) {
+func (w *waitPhase) finish(hasLease bool) {
 	w.noteMade() // the store may have made the directory after the last look
 	w.endProgress(false)
 	w.attempt.cancel()
@@ -136,11 +136,11 @@ func (w *waiter) finish(hasLease bool) {
 }
 
 // waitEnds returns when the waiting ends, or zero if it has no limit. A networked store itself limits a
-// request for a place (Request.JoinLimit and LeastAnswer), so that a request that is under way at the end of
+// request for a place (Request.Limits), so that a request that is under way at the end of
 // --wait is no outage. The limit here is longer, and counts only if that one fails.
-func (w *waiter) waitEnds() time.Time {
+func (w *waitPhase) waitEnds() time.Time {
 	isAsking := w.Store.IsNetworked && w.attempt.queued.Load() == nil
-	if w.Wait > 0 && isAsking {
+	if w.WaitLimit > 0 && isAsking {
 		return w.progress.view.Until.Add(answerLimitNoWait)
 	}
 	return w.progress.view.Until
@@ -159,7 +159,7 @@ func untilFirst(times ...time.Time) time.Duration {
 
 // onSignal handles a signal that comes while the run waits. 0 stands for no signal. An outcome ends
 // the waiting.
-func (w *waiter) onSignal(sig syscall.Signal) *Outcome {
+func (w *waitPhase) onSignal(sig syscall.Signal) *Outcome {
 	switch {
 	case w.ignores(sig):
 	case signals.EndsWaiting(sig):
@@ -173,7 +173,7 @@ func (w *waiter) onSignal(sig syscall.Signal) *Outcome {
 }
 
 // noteMade warns of a directory that the store had to make, because its path may be misspelt.
-func (w *waiter) noteMade() {
+func (w *waitPhase) noteMade() {
 	path := w.made.Swap(nil)
 	if path != nil {
 		w.Log(true, "lock directory made, because it was missing", "path", *path)
@@ -183,7 +183,7 @@ func (w *waiter) noteMade() {
 // makeReady starts the watchdog and opens the status socket, which the command will need. While the run
 // is far back in the queue, it ends them again. It drops errors, because they come again when the
 // command starts.
-func (w *waiter) makeReady() {
+func (w *waitPhase) makeReady() {
 	at := w.attempt.place.Load()
 	isFar := w.isQueuedNoted && (at == 0 || at > nearPlaces)
 	holdsSlots := w.turn > 0 // such a run keeps its watchdog, which gives the slots back if golock is killed
@@ -197,14 +197,14 @@ func (w *waiter) makeReady() {
 }
 
 // noteQueued reports once that the attempt has queued.
-func (w *waiter) noteQueued() {
+func (w *waitPhase) noteQueued() {
 	w.sayReplaced()
 	if w.isQueuedNoted || w.attempt.queued.Load() == nil {
 		return
 	}
 	w.isQueuedNoted = true
 	w.logWaiting()
-	if w.Waits == nil && !w.NotesHolders {
+	if w.OnProgress == nil && !w.NotesHolders {
 		return
 	}
 	if w.progress.view.Began.IsZero() {
@@ -221,28 +221,28 @@ func (w *waiter) noteQueued() {
 
 // warnOfWaiting warns once of what makes the waiting slower. The store may learn of that after the
 // run has queued.
-func (w *waiter) warnOfWaiting() {
-	if !w.warned && w.isQueuedNoted && w.Wait != 0 {
+func (w *waitPhase) warnOfWaiting() {
+	if !w.warned && w.isQueuedNoted && w.WaitLimit != 0 {
 		w.warned = w.warn(ofWaiting)
 	}
 }
 
 // received takes the result of an attempt that has ended by itself.
-func (w *waiter) received() (locks.Lease, *Outcome) {
+func (w *waitPhase) received() (locks.Lease, *Outcome) {
 	w.sayReplaced()
 	if w.attempt.err != nil {
 		w.dropHeld()
 		return nil, w.refusal(w.attempt.err)
 	}
 	if term := w.attempt.lease.Term(); term.Ends() && locks.BootTime() >= term.End() {
-		out := w.tooLate(w.attempt.lease, errTooLate)
+		out := w.outcomeOfLateGrant(w.attempt.lease, errLeaseOver)
 		w.dropHeld()
 		return nil, out
 	}
 	return w.attempt.lease, nil
 }
 
-func (w *waiter) sayReplaced() {
+func (w *waitPhase) sayReplaced() {
 	for _, e := range w.attempt.replaced.take() {
 		w.Say("replaced " + e.Holder())
 	}
@@ -250,7 +250,7 @@ func (w *waiter) sayReplaced() {
 
 // giveUp ends the attempt and returns its result. Either the place in the queue is then gone, or the slot was
 // granted just before. After limit it returns nil and nil.
-func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
+func (w *waitPhase) giveUp(limit time.Duration) (locks.Lease, error) {
 	w.attempt.cancel()
 	select {
 	case <-w.attempt.ended:
@@ -265,7 +265,7 @@ func (w *waiter) giveUp(limit time.Duration) (locks.Lease, error) {
 // record once the run has given up.
 //
 // A store over a network is asked for all of that at the same time, because it may not answer.
-func (w *waiter) leave(limit time.Duration) (evicted error) {
+func (w *waitPhase) leave(limit time.Duration) (evicted error) {
 	began := time.Now()
 	evicted = w.attempt.evicted()
 	var drop *pendingRelease
@@ -288,7 +288,7 @@ func (w *waiter) leave(limit time.Duration) (evicted error) {
 }
 
 // timedOut ends the waiting at its deadline.
-func (w *waiter) timedOut() (locks.Lease, *Outcome) {
+func (w *waitPhase) timedOut() (locks.Lease, *Outcome) {
 	lease, err := w.giveUp(giveUpLimit)
 	wasCancelled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	failedItself := err != nil && !wasCancelled
@@ -305,7 +305,7 @@ func (w *waiter) timedOut() (locks.Lease, *Outcome) {
 
 // ignores reports whether a signal has no effect because the caller ignores it. TERM after an
 // eviction has an effect.
-func (w *waiter) ignores(sig syscall.Signal) bool {
+func (w *waitPhase) ignores(sig syscall.Signal) bool {
 	if sig == unix.SIGTERM && w.attempt.evicted() != nil {
 		return false
 	}
@@ -314,7 +314,7 @@ func (w *waiter) ignores(sig syscall.Signal) bool {
 
 // interrupted ends the waiting because of a signal. TERM is how a store without leases evicts: whether
 // it did is known when the attempt has ended, which takes a moment on a busy machine.
-func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
+func (w *waitPhase) interrupted(sig syscall.Signal) *Outcome {
 	limit := leaveLimit
 	if sig == unix.SIGTERM && w.Store.IsLocalQueue {
 		limit = releaseLimit
@@ -328,7 +328,7 @@ func (w *waiter) interrupted(sig syscall.Signal) *Outcome {
 // suspend leaves the queue, stops golock, and joins again when golock is continued. A stopped
 // process in the queue would hold up all waiters behind it, so suspend first waits for the end of
 // the attempt.
-func (w *waiter) suspend() *Outcome {
+func (w *waitPhase) suspend() *Outcome {
 	w.attempt.stopsSoon.Store(true)
 	if err := w.leave(math.MaxInt64); err != nil {
 		return w.refusal(err)
@@ -350,12 +350,12 @@ func (w *waiter) suspend() *Outcome {
 
 // refusal converts an error of the store to an outcome. A nested run that does not wait ends as
 // Busy. A nested run that would wait for the run around it is a mistake.
-func (w *waiter) refusal(err error) *Outcome {
+func (w *waitPhase) refusal(err error) *Outcome {
 	busy, isBusy := errors.AsType[*locks.BusyError](err)
 	switch {
 	case errors.As(err, new(*locks.PanicError)):
 		return &Outcome{Kind: Fault, Err: err}
-	case isBusy && busy.Inside != nil && w.Wait != 0:
+	case isBusy && busy.Inside != nil && w.WaitLimit != 0:
 		return &Outcome{Kind: Refused, Err: err}
 	case isBusy:
 		if len(busy.Holders) == 0 && busy.Reason == "" { // a plain store does not name the holders in its refusal
@@ -372,7 +372,7 @@ func (w *waiter) refusal(err error) *Outcome {
 }
 
 // whyBusy asks the store for the holders and waiters, for the message.
-func (w *waiter) whyBusy() *locks.BusyError {
+func (w *waitPhase) whyBusy() *locks.BusyError {
 	name := w.current().Name
 	busy := &locks.BusyError{Name: name}
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)

@@ -33,8 +33,8 @@ import (
 // the command only when golock knows of its end, or after the deadline. Until then no other process can
 // get the command's PID.
 
-// ownProgram is the path of the program that this process executes.
-const ownProgram = "/proc/self/exe"
+// runningProgram is the path of the program that this process executes.
+const runningProgram = "/proc/self/exe"
 
 // WatchdogName is the first argument that makes a golock process a watchdog.
 const WatchdogName = "golock-watchdog"
@@ -53,7 +53,7 @@ type watchdog struct {
 var (
 	errWatchdogGone = errors.New("the watchdog of the command is gone")
 	errCannotRun    = fmt.Errorf("%w: it cannot run: is it a limit of tasks (ulimit -u, pids.max) or a seccomp profile?", errWatchdogGone)
-	errTooLate      = errors.New("the slot could not be kept: its lease was over")
+	errLeaseOver    = errors.New("the slot could not be kept: its lease was over")
 	errNoAnswer     = errors.New("the slot could not be kept: its lease was over before the watchdog said whether the command had begun")
 	errHeldUp       = errors.New("the slot could not be kept: golock itself was stopped or held up")
 )
@@ -78,7 +78,7 @@ func (w *watchdog) spawn() error {
 	defer unix.Close(watchdogEnd)
 	// The watchdog releases the slot with this program, even if a newer version has replaced its file.
 	golockProgram := -1
-	if fd, err := unix.Open(ownProgram, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+	if fd, err := unix.Open(runningProgram, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 		golockProgram = fdtable.MoveHigh(fd)
 		defer unix.Close(golockProgram)
 	}
@@ -99,11 +99,11 @@ func (w *watchdog) spawn() error {
 		r.Relay.AsCaller(func() { w.pid, err = program.fork(w.program, program.argv, attr) })
 	}
 	if w.pid == 0 { // there is no such program, or it cannot be executed
-		r.Relay.AsCaller(func() { w.pid, err = program.fork(ownProgram, program.argv, attr) })
+		r.Relay.AsCaller(func() { w.pid, err = program.fork(runningProgram, program.argv, attr) })
 	}
 	if err != nil {
 		unix.Close(pair[0])
-		return fmt.Errorf("starting the watchdog from %s: %w", ownProgram, err)
+		return fmt.Errorf("starting the watchdog from %s: %w", runningProgram, err)
 	}
 	w.socket = pair[0]
 	w.send(msgLeaseRef, 0, append([]string{r.Address}, r.ids()...)...)
@@ -216,7 +216,7 @@ func (w *watchdog) startError(failed message) error {
 	errno := unix.Errno(failed.number)
 	switch {
 	case errno == unix.ETIME:
-		return errTooLate
+		return errLeaseOver
 	case len(failed.texts) > 0: // a refused system call
 		return os.NewSyscallError(failed.texts[0], errno)
 	}

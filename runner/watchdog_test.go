@@ -35,18 +35,18 @@ func (s leasedStore) Warnings(bool) []string { return nil }
 
 func (s leasedStore) Attach(locks.Ref) locks.Lease { return &leasedLease{store: s} }
 
-func (s leasedStore) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
+func (s leasedStore) Join(ctx context.Context, r locks.Request) (locks.Admission, error) {
 	t, err := s.Store.Join(ctx, r)
-	return leasedTicket{t, s}, err
+	return leasedAdmission{t, s}, err
 }
 
-type leasedTicket struct {
-	locks.Ticket
+type leasedAdmission struct {
+	locks.Admission
 	store leasedStore
 }
 
-func (t leasedTicket) Wait(ctx context.Context) (locks.Lease, error) {
-	l, err := t.Ticket.Wait(ctx)
+func (t leasedAdmission) Wait(ctx context.Context) (locks.Lease, error) {
+	l, err := t.Admission.Wait(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 // Metrics count the runs of each lock for Prometheus. The scraper adds the host to them.
 type Metrics struct {
 	values  map[series]float64
-	streaks map[string]*streak // by the labels of the lock
+	streaks map[string]*streak // the keys are the labels of locks
 }
 
 // series is a metric with labels, as Prometheus identifies a sequence of values.
@@ -68,7 +68,7 @@ func (m *Metrics) Add(line *Line) {
 	}
 }
 
-// setLast sets the metrics of the last run, unless those of a later run are set.
+// setLast sets the metrics of the last run, unless the metrics of a later run are set.
 func (m *Metrics) setLast(prefix, lock string, values map[string]float64) {
 	const timestamp = "_timestamp_seconds"
 	if end, ok := m.values[series{prefix + timestamp, lock}]; ok && values[timestamp] < end {

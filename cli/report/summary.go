@@ -22,13 +22,13 @@ type Row struct {
 
 	Runs        int // all runs that asked for a slot
 	Skipped     int // there was no slot in time
-	Failed      int // the exit code was not 0, for another reason than those of the other fields
+	Failed      int // the exit code was not 0, and no other field counts the run
 	Lost        int // the slot was lost while the command ran
 	Unavailable int // the store could not be asked
 	Unlocked    int // the command ran without a slot, and did not fail
 
-	Waited Times // of all runs
-	Ran    Times // of the commands that were started
+	Waited Times // how long all runs waited
+	Ran    Times // how long the commands ran
 
 	LastEnd    float64 // the end of the last run, in seconds since 1970
 	LastResult string

@@ -126,7 +126,7 @@ func (f *filledColumn) pad(text string, isText, isLast bool) string {
 	return blanks + text + strings.Repeat(" ", gap)
 }
 
-// fit leaves out columns until the table fits into the width, those of zeros (their rank is 0) first.
+// fit leaves out columns until the table fits into the width. Columns of zeros, whose rank is 0, go first.
 func fit(table []*filledColumn, width int) []*filledColumn {
 	for width > 0 && totalWidth(table) > width {
 		next := -1 // the column that is left out next

@@ -51,14 +51,14 @@ func (p *Printer) isLive() bool {
 	return !p.JSON && canRewrite && leadsJob
 }
 
-// Waits returns the function that a waiting run calls. The function reports the progress, and
+// OnProgress returns the function that a waiting run calls. The function reports the progress, and
 // returns the delay until it wants to be called again. It calls report with isDue set when a line
-// is due. Waits returns nil if nobody reads the progress.
-func (p *Pace) Waits(report func(w *runner.Waiting, isDue bool)) func(*runner.Waiting) time.Duration {
+// is due. OnProgress returns nil if nobody reads the progress.
+func (p *Pace) OnProgress(report func(w *runner.WaitProgress, isDue bool)) func(*runner.WaitProgress) time.Duration {
 	if !p.Live && !p.Lines && !p.Notify {
 		return nil
 	}
-	return func(w *runner.Waiting) time.Duration {
+	return func(w *runner.WaitProgress) time.Duration {
 		now := time.Now()
 		switch {
 		case w == nil:
@@ -86,15 +86,15 @@ func (p *Pace) Waits(report func(w *runner.Waiting, isDue bool)) func(*runner.Wa
 	}
 }
 
-// Waits returns the function that a waiting run calls to report its progress.
-func (p *Printer) Waits() func(*runner.Waiting) time.Duration {
+// OnProgress returns the function that a waiting run calls to report its progress.
+func (p *Printer) OnProgress() func(*runner.WaitProgress) time.Duration {
 	pace := p.PaceOf()
-	return pace.Waits(p.Report)
+	return pace.OnProgress(p.Report)
 }
 
 // Report reports that a run waits. People get a line if one is due; the service manager always gets
 // a message. A nil w says that the run does not wait any more.
-func (p *Printer) Report(w *runner.Waiting, isDue bool) {
+func (p *Printer) Report(w *runner.WaitProgress, isDue bool) {
 	if w == nil {
 		p.Live("")
 		notifyManager("")
@@ -140,7 +140,7 @@ func notifyManager(status string) {
 
 // waitingText says why a run waits. To fit into a width it shortens the command of the holder. The
 // result may still be too long.
-func waitingText(w *runner.Waiting, now time.Time, width int) string {
+func waitingText(w *runner.WaitProgress, now time.Time, width int) string {
 	text := ""
 	for commandWidth := 40; commandWidth >= 0; commandWidth-- {
 		text = waitingLine(w, now, commandWidth)
@@ -152,7 +152,7 @@ func waitingText(w *runner.Waiting, now time.Time, width int) string {
 }
 
 // waitingLine says why a run waits. It shows at most commandWidth characters of the command.
-func waitingLine(w *runner.Waiting, now time.Time, commandWidth int) string {
+func waitingLine(w *runner.WaitProgress, now time.Time, commandWidth int) string {
 	text := fmt.Sprintf("waiting for %q", locks.Printable(w.Name, NameLimit))
 	if waited := now.Sub(w.Began); waited >= 10*time.Second {
 		text += " for " + spanText(waited)

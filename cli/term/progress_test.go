@@ -22,25 +22,25 @@ func TestWaitingText(t *testing.T) {
 	longHold := unkept
 	longHold.HeldTill = now.Add(2 * time.Hour)
 	for _, c := range []struct {
-		w    runner.Waiting
+		w    runner.WaitProgress
 		want string
 	}{
-		{runner.Waiting{Name: "a", Began: now}, `waiting for "a"`},
-		{runner.Waiting{Name: "a", Began: now, Place: 1}, `waiting for "a": next in line`},
-		{runner.Waiting{Name: "a", Began: now.Add(-72 * time.Second), Place: 2, Holders: []locks.Entry{holder}}, `waiting for "a" for 1m12s: 2nd in line, held by pid 4711 (rsync -a�[2J) for 3m12s`},
-		{runner.Waiting{Name: "a", Began: now, Holders: []locks.Entry{there, hidden, holder}}, `waiting for "a": held by what pid 4711 left running on far� for 3m12s and 2 more`},
-		{runner.Waiting{Name: "a", Began: now, Holders: []locks.Entry{hidden}}, `waiting for "a": held by a process that cannot be seen`},
-		{runner.Waiting{Name: "a", Began: now, Place: 3, Problem: "redis://h cannot be reached"}, `waiting for "a": 3rd in line, redis://h cannot be reached`},
-		{runner.Waiting{Name: "a", Began: now, Pause: "the server has restarted"}, `waiting for "a": the server has restarted`},
-		{runner.Waiting{Name: "a", Began: now, Place: 111, Holders: []locks.Entry{ended}}, `waiting for "a": 111th in line, held by pid 1 until ` + locks.ClockTime(now) + `, which has ended`},
-		{runner.Waiting{Name: "a", Began: now, Until: now, Holders: []locks.Entry{unkept}}, `waiting for "a": held by root@h without a process until ` + locks.ClockTime(now.Add(time.Hour).Round(time.Second)) + `, note "upgrade"`},
-		{runner.Waiting{Name: "a", Began: now, Holders: []locks.Entry{longHold}}, `waiting for "a": held by root@h without a process until ` + locks.ClockTime(now.Add(2*time.Hour)) + `, note "upgrade"`},
+		{runner.WaitProgress{Name: "a", Began: now}, `waiting for "a"`},
+		{runner.WaitProgress{Name: "a", Began: now, Place: 1}, `waiting for "a": next in line`},
+		{runner.WaitProgress{Name: "a", Began: now.Add(-72 * time.Second), Place: 2, Holders: []locks.Entry{holder}}, `waiting for "a" for 1m12s: 2nd in line, held by pid 4711 (rsync -a�[2J) for 3m12s`},
+		{runner.WaitProgress{Name: "a", Began: now, Holders: []locks.Entry{there, hidden, holder}}, `waiting for "a": held by what pid 4711 left running on far� for 3m12s and 2 more`},
+		{runner.WaitProgress{Name: "a", Began: now, Holders: []locks.Entry{hidden}}, `waiting for "a": held by a process that cannot be seen`},
+		{runner.WaitProgress{Name: "a", Began: now, Place: 3, Problem: "redis://h cannot be reached"}, `waiting for "a": 3rd in line, redis://h cannot be reached`},
+		{runner.WaitProgress{Name: "a", Began: now, Pause: "the server has restarted"}, `waiting for "a": the server has restarted`},
+		{runner.WaitProgress{Name: "a", Began: now, Place: 111, Holders: []locks.Entry{ended}}, `waiting for "a": 111th in line, held by pid 1 until ` + locks.ClockTime(now) + `, which has ended`},
+		{runner.WaitProgress{Name: "a", Began: now, Until: now, Holders: []locks.Entry{unkept}}, `waiting for "a": held by root@h without a process until ` + locks.ClockTime(now.Add(time.Hour).Round(time.Second)) + `, note "upgrade"`},
+		{runner.WaitProgress{Name: "a", Began: now, Holders: []locks.Entry{longHold}}, `waiting for "a": held by root@h without a process until ` + locks.ClockTime(now.Add(2*time.Hour)) + `, note "upgrade"`},
 	} {
 		if got := waitingText(&c.w, now, 0); got != c.want {
 			t.Errorf("%s\nwant\n%s", got, c.want)
 		}
 	}
-	w := runner.Waiting{Name: "backup", Began: now.Add(-72 * time.Second), Place: 2, Holders: []locks.Entry{holder}}
+	w := runner.WaitProgress{Name: "backup", Began: now.Add(-72 * time.Second), Place: 2, Holders: []locks.Entry{holder}}
 	w.Holders[0].Command = []string{"rsync", "-a", "/srv", "/mnt/backup"}
 	for width := 60; width <= 120; width++ {
 		got := waitingText(&w, now, width)
@@ -63,12 +63,12 @@ func TestWaitingText(t *testing.T) {
 func TestPace(t *testing.T) {
 	for _, p := range []Pace{{Lines: true}, {Lines: true, Notify: true}, {Notify: true}} {
 		lines := 0
-		waits := p.Waits(func(w *runner.Waiting, line bool) {
+		waits := p.OnProgress(func(w *runner.WaitProgress, line bool) {
 			if line {
 				lines++
 			}
 		})
-		w := &runner.Waiting{}
+		w := &runner.WaitProgress{}
 		began := time.Now()
 		waits(w)
 		for range 400 {
@@ -92,7 +92,7 @@ func TestPace(t *testing.T) {
 			t.Errorf("in the end a pause of %v", p.pause)
 		}
 	}
-	if nobody := (&Pace{}).Waits(nil); nobody != nil {
+	if nobody := (&Pace{}).OnProgress(nil); nobody != nil {
 		t.Error("a run is to tell nobody of its waiting")
 	}
 }

@@ -46,7 +46,7 @@ type Databases struct {
 func Host() Databases {
 	return Databases{
 		Passwd: "/etc/passwd", Group: "/etc/group",
-		Getent: []string{"/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"}, // the last path is that of NixOS
+		Getent: []string{"/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"}, // the last path exists on NixOS
 	}
 }
 

@@ -187,7 +187,7 @@ func TestStaleSocketFile(t *testing.T) {
 			all.Add(1)
 			released.Go(func() {
 				<-start
-				ticket, err := s.Join(background, locktest.NewRequest(t, "label", locktest.NoWait))
+				admission, err := s.Join(background, locktest.NewRequest(t, "label", locktest.NoWait))
 				if err == nil {
 					won.Add(1)
 				} else if !locktest.IsBusy(err) {
@@ -196,7 +196,7 @@ func TestStaleSocketFile(t *testing.T) {
 				all.Done()
 				<-done
 				if err == nil {
-					l, _ := ticket.Wait(background)
+					l, _ := admission.Wait(background)
 					_ = l.Release(background)
 				}
 			})

@@ -55,7 +55,7 @@ func (s *Store) Abilities() locks.Abilities {
 func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store.
-func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
+func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Admission, error) {
 	return kernel.Join(ctx, s, r)
 }
 

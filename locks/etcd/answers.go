@@ -128,7 +128,7 @@ func (a *txnAnswer) readAnswer(field fieldNumber, _ int64, b []byte) error {
 // leaseAnswer is the answer to LeaseGrant, LeaseKeepAlive or LeaseTimeToLive.
 type leaseAnswer struct {
 	header
-	ttl     int64 // in seconds; less than 1 if there is no such lease
+	ttl     int64 // the rest of the lease in seconds; less than 1 if there is no such lease
 	granted int64 // the TTL in seconds that the lease began with; only LeaseTimeToLive answers it
 }
 

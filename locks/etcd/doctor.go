@@ -54,8 +54,8 @@ type examination struct {
 type memberStatus struct {
 	header
 	version      string
-	size, used   int64 // of the database, in bytes
-	quota        int64 // of the database, in bytes; 0 before etcd 3.6, which does not report it
+	size, used   int64 // what the database takes on the disk and what it uses of that, in bytes
+	quota        int64 // the largest size of the database, in bytes; 0 before etcd 3.6, which does not report it
 	leader, term uint64
 	isLearner    bool
 }

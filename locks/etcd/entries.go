@@ -28,7 +28,7 @@ func (s *state) name() string {
 	return ""
 }
 
-// keysNamed returns the range of the keys of a lock. If the name is "", it returns that of all locks.
+// keysNamed returns the range of the keys of a lock, or of all locks if the name is "".
 func (s *Store) keysNamed(name string) span {
 	if name == "" {
 		return under(s.client.target.prefix)
@@ -189,8 +189,8 @@ func (l *link) addTimes(ctx context.Context, all []locks.Entry) error {
 		return err
 	}
 	return each(all, func(e *locks.Entry) error {
-		own, _ := leasesOf(e.Ref.ID)
-		a, err := l.remaining(ctx, own)
+		entryLease, _ := leasesOf(e.Ref.ID)
+		a, err := l.remaining(ctx, entryLease)
 		if err == nil && a.ttl > 0 {
 			e.Expires = max(e.Expires, time.Duration(a.ttl)*time.Second)
 		}

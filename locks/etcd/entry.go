@@ -29,8 +29,8 @@ type entry struct {
 	events   chan struct{}      // gets a value when a holder has to renew
 	watching sync.Once          // starts to watch a holder's key
 
-	ownLease, holdLease int64 // IDs (leasesOf)
-	tombLease           int64 // the lease of the tombs that the entry makes; 0 if it has made none
+	entryLease, holdLease int64 // IDs (leasesOf)
+	tombLease             int64 // the lease of the tombs that the entry makes; 0 if it has made none
 
 	// Only the step that has the semaphore uses the fields below.
 	want             queue.Entry // the entry that the request asks for
@@ -57,7 +57,7 @@ func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 		wake: make(chan struct{}, 1), events: make(chan struct{}, 1), ttl: lease.DefaultTTL,
 	}
 	e.want.ID = e.id
-	e.ownLease, e.holdLease = leasesOf(ref.ID)
+	e.entryLease, e.holdLease = leasesOf(ref.ID)
 	e.open, e.close = context.WithCancel(context.Background())
 	return e
 }
@@ -110,7 +110,7 @@ func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, e
 			return a, lease.NoAnswer{Cause: context.Canceled} // no caller waits for this answer
 		}
 	}
-	l, err := e.store.client.current(ctx, e.request.Connected)
+	l, err := e.store.client.current(ctx, e.request.Hooks.Connected)
 	if err != nil {
 		return a, err
 	}
@@ -137,18 +137,11 @@ func (e *entry) checkTTL() error {
 	return &lease.Refusal{Err: fmt.Errorf("a TTL of %v: etcd counts whole seconds", e.request.TTL), Hint: "another --ttl"}
 }
 
-// noteAnswer tells the caller of the request that the cluster has answered.
-func (e *entry) noteAnswer() {
-	if e.request.Answered != nil {
-		e.request.Answered()
-	}
-}
-
 // makeLease makes the entry's lease. If the lease exists already, it prolongs it.
 func (e *entry) makeLease(ctx context.Context, l *link) error {
 	sent := e.store.clock()
 	e.mayHaveLease = true
-	a, err := l.grant(ctx, e.ownLease, e.request.TTL)
+	a, err := l.grant(ctx, e.entryLease, e.request.TTL)
 	if err != nil {
 		return err
 	}
@@ -157,7 +150,7 @@ func (e *entry) makeLease(ctx context.Context, l *link) error {
 		return lease.NoAnswer{}
 	}
 	if ttl != e.request.TTL {
-		_, _ = l.revoke(ctx, e.ownLease)
+		_, _ = l.revoke(ctx, e.entryLease)
 		return &lease.Refusal{
 			Err:  fmt.Errorf("a TTL of %v: the cluster grants no less than %v (3/2 of its election timeout)", e.request.TTL, ttl),
 			Hint: fmt.Sprintf("--ttl of at least %v", ttl),
@@ -170,7 +163,7 @@ func (e *entry) makeLease(ctx context.Context, l *link) error {
 // prolong prolongs the lease of the entry, if the lease still exists.
 func (e *entry) prolong(ctx context.Context, l *link) (exists bool, err error) {
 	sent := e.store.clock()
-	a, err := l.keepAlive(ctx, e.ownLease)
+	a, err := l.keepAlive(ctx, e.entryLease)
 	if err != nil || a.ttl < 1 {
 		return false, err
 	}
@@ -204,50 +197,50 @@ func (e *entry) renew(ctx context.Context, l *link) (a lease.Answer, err error) 
 		return a, nil
 	}
 	leaseExists := false
-	var own *pair
+	var stored *pair
 	err = inParallel(func() (err error) {
 		leaseExists, err = e.prolong(ctx, l)
 		return err
 	}, func() (err error) {
 		var o txnAnswer
-		own, o, err = e.holderNow(ctx, l)
+		stored, o, err = e.holderNow(ctx, l)
 		a.Epoch = epochOf(o.cluster)
 		return err
 	})
 	if err != nil {
 		return a, err
 	}
-	if !leaseExists || own == nil {
+	if !leaseExists || stored == nil {
 		a.Verdict = queue.Lost
 		return a, nil
 	}
-	r, err := parseRecord(own.value, e.ref.Key)
+	r, err := parseRecord(stored.value, e.ref.Key)
 	var q queue.Entry
 	if err == nil {
-		q, err = r.entry(e.id, own.created)
+		q, err = r.entry(e.id, stored.created)
 	}
 	if err != nil {
 		s := &state{keys: e.keys, key: e.ref.Key, flaws: map[string]flaw{}}
-		s.noteFlaw(own, e.id, err)
+		s.noteFlaw(stored, e.id, err)
 		return a, lease.Invalid(s.invalid(e.record.Name))
 	}
 	if r.Evicted != "" {
 		a.Verdict, a.By = queue.Evicted, r.Evicted
 		return a, nil
 	}
-	e.noteAge(ctx, l, own, &r)
+	e.noteAge(ctx, l, stored, &r)
 	a.Verdict, a.TTL = queue.Held, e.ttl
 	a.Grant = locks.Grant{Ref: e.ref, Slots: q.Slots, Fence: q.Fence}
 	return a, nil
 }
 
-// holderNow reads the entry's key as a holder. own is nil if the entry does not hold.
-func (e *entry) holderNow(ctx context.Context, l *link) (own *pair, o txnAnswer, err error) {
+// holderNow reads the entry's key as a holder. stored is nil if the entry does not hold.
+func (e *entry) holderNow(ctx context.Context, l *link) (stored *pair, o txnAnswer, err error) {
 	o, err = l.readRanges(ctx, rangeRequest{span: span{from: e.holder(e.id)}})
 	if err == nil && len(o.answers[0].pairs) > 0 {
-		own = &o.answers[0].pairs[0]
+		stored = &o.answers[0].pairs[0]
 	}
-	return own, o, err
+	return stored, o, err
 }
 
 // epochOf returns the epoch of a cluster: its ID. A cluster that was made anew has another one.
@@ -255,15 +248,15 @@ func epochOf(cluster uint64) string { return fmt.Sprintf("%x", cluster) }
 
 // noteAge writes the age of a holder, if it has grown by a quarter since it was last written. So listings on
 // other hosts are about right, and a long run makes few revisions. noteAge ignores errors.
-func (e *entry) noteAge(ctx context.Context, l *link, own *pair, r *record) {
+func (e *entry) noteAge(ctx context.Context, l *link, stored *pair, r *record) {
 	now := e.store.clock()
 	age := now.Sub(r.Since)
 	if r.Boot != e.store.boot() || !isAgeDue(age, r.Age) {
 		return
 	}
 	_, _ = l.commit(ctx, transaction{
-		conditions: []condition{changedAt(own.key, own.changed)},
-		then:       []operation{replace(own.key, amended(own.value, map[string]any{"age": age}))},
+		conditions: []condition{changedAt(stored.key, stored.changed)},
+		then:       []operation{replace(stored.key, amended(stored.value, map[string]any{"age": age}))},
 	})
 }
 
@@ -285,7 +278,7 @@ func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.An
 		}
 	}
 	a.Verdict = queue.Released
-	a.Existed, err = l.revoke(ctx, e.ownLease)
+	a.Existed, err = l.revoke(ctx, e.entryLease)
 	if err == nil && !a.Existed && step == queue.Release { // the slot was lost, unless this is another cluster
 		var o txnAnswer
 		_, o, err = e.holderNow(ctx, l)

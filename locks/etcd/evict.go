@@ -22,7 +22,7 @@ func (e *entry) evict(ctx context.Context, l *link) (a lease.Answer, err error) 
 		if err != nil {
 			return a, err
 		}
-		victim, exists := s.own(e.id)
+		victim, exists := s.find(e.id)
 		if exists {
 			if err := e.makeTombLease(ctx, l, victim); err != nil {
 				return a, err

@@ -146,9 +146,9 @@ func TestLongRequest(t *testing.T) {
 	s := open(t, etcdtest.StoreURL(t))
 	ctx, cancel := context.WithTimeout(background, 20*time.Second)
 	defer cancel()
-	ticket, err := s.Join(ctx, locktest.NewRequest(t, "n", locktest.Note(strings.Repeat("x", 40_000)))) // is sent twice
+	admission, err := s.Join(ctx, locktest.NewRequest(t, "n", locktest.Note(strings.Repeat("x", 40_000)))) // is sent twice
 	testkit.Must(t, err)
-	l, err := ticket.Wait(ctx)
+	l, err := admission.Wait(ctx)
 	testkit.Must(t, err)
 	locktest.Release(t, l)
 }
@@ -229,7 +229,7 @@ func TestCluster(t *testing.T) {
 		c.Nodes[(leader+i)%3].Pause()
 	}
 	// A member that is stopped takes a connection, too, and says nothing.
-	r := locktest.NewRequest(t, "n", func(r *locks.Request) { r.Reach = time.Second })
+	r := locktest.NewRequest(t, "n", func(r *locks.Request) { r.Limits.Reach = time.Second })
 	began := time.Now()
 	_, err := open(t, c.Nodes[leader].URL()).Join(t.Context(), r)
 	if !errors.As(err, new(*locks.OutageError)) {

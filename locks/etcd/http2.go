@@ -28,7 +28,7 @@ const (
 	frameWindow       = 8
 	frameContinuation = 9
 
-	flagAck        = 1 // of SETTINGS and PING
+	flagAck        = 1 // marks the answer to SETTINGS or PING
 	flagEndStream  = 1
 	flagEndHeaders = 4
 	flagPadded     = 8

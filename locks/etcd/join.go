@@ -97,7 +97,7 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 	read := func() (err error) {
 		s, err = e.look(ctx, l)
 		if err == nil {
-			e.noteAnswer()
+			e.request.Hooks.Answered()
 		}
 		return err
 	}
@@ -112,7 +112,7 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 			e.revokeLater(l)
 			return a, lease.Invalid(d.Invalid)
 		}
-		_, isThere := s.own(e.id)
+		_, exists := s.find(e.id)
 		hasRoomBesideFront := e.hasRoomBesideFront(s, &d)
 		if hasRoomBesideFront {
 			e.postponeRefusal(d.Due)
@@ -123,7 +123,7 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 			continue
 		case d.Verdict != queue.Granted && d.Verdict != queue.Queued:
 			return e.answerRefused(ctx, l, s, &d)
-		case isThere: // the answer to an attempt that queued, or took a slot, was lost
+		case exists: // the answer to an attempt that queued, or took a slot, was lost
 			return e.settle(ctx, l, s)
 		}
 		if n := s.firstEvictions(d.Replaced); n < len(d.Replaced) {
@@ -167,7 +167,7 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 	}
 	waiting := nested(transaction{ // an earlier attempt may have taken a slot after it got no answer
 		conditions: []condition{isAbsent(e.holder(e.id))},
-		then:       []operation{put(e.waiter(&e.want), e.record.text(now), e.ownLease)},
+		then:       []operation{put(e.waiter(&e.want), e.record.text(now), e.entryLease)},
 	})
 	if err := e.makeTombLease(ctx, l, d.Replaced...); err != nil {
 		return a, nil, false, err
@@ -198,7 +198,7 @@ func (e *entry) insert(ctx context.Context, l *link, s *state, d *queue.Decision
 	return e.commitInsert(ctx, l, s, d, t)
 }
 
-// commitInsert commits the transaction of insert. Its results are those of insert.
+// commitInsert commits the transaction of insert, and returns what insert returns.
 func (e *entry) commitInsert(ctx context.Context, l *link, s *state, d *queue.Decision, t transaction) (a lease.Answer, next *state, done bool, err error) {
 	takes := d.Verdict == queue.Granted
 	o, err := l.commit(ctx, t)
@@ -250,37 +250,37 @@ func (e *entry) joining() queue.Question {
 	return q
 }
 
-// own returns the holder or waiter with an ID.
-func (s *state) own(id string) (own queue.Entry, isThere bool) {
+// find returns the holder or waiter with an ID.
+func (s *state) find(id string) (e queue.Entry, exists bool) {
 	if p, ok := s.holders[id]; ok {
 		r, _ := parseRecord(p.value, s.key)
-		own, _ = r.entry(id, p.created)
-		return own, true
+		e, _ = r.entry(id, p.created)
+		return e, true
 	}
 	for _, e := range s.waiters {
 		if e.ID == id {
 			return e, true
 		}
 	}
-	return own, false
+	return e, false
 }
 
 // settle finds the place of an entry that is in the queue, and takes a slot if it is the entry's turn.
 func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, err error) {
 	for ctx.Err() == nil {
-		own, isThere := s.own(e.id)
+		caller, exists := s.find(e.id)
 		by, isEvicted := s.tombs[e.id]
 		switch {
 		case isEvicted:
 			a.Verdict, a.By = queue.Evicted, by
 			return a, nil
-		case !isThere: // its lease has ended
+		case !exists: // its lease has ended
 			return e.enter(ctx, l)
-		case own.State == queue.Holding:
-			return e.answerHolder(ctx, l, s, own)
+		case caller.State == queue.Holding:
+			return e.answerHolder(ctx, l, s, caller)
 		}
 		key := s.keyOf(e.id)
-		e.key, e.created, e.want.Claim.Ticket = key, own.Fence, own.Claim.Ticket
+		e.key, e.created, e.want.Claim.Ticket = key, caller.Fence, caller.Claim.Ticket
 		place, before := s.place(e.id)
 		e.ensureWatch(l, s, place, before)
 		if place > nearPlaces {

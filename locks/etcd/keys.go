@@ -102,13 +102,14 @@ func (k keys) parseWaiter(p *pair) (e queue.Entry, err error) {
 // isID reports whether a text is an entry's ID.
 func isID(text string) bool { return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == "" }
 
-// leasesOf returns the etcd lease IDs of an entry: its own, and that of its hold. They are derived from
-// the entry's ID: a repeated request cannot make a second lease, and any process with the ID can compute
-// them.
-func leasesOf(id locks.ID) (own, hold int64) { return leasesOfText(hex.EncodeToString(id[:])) }
+// leasesOf returns the IDs of the etcd leases of an entry and of its hold. They are derived from the entry's
+// ID: a repeated request cannot make a second lease, and any process with the ID can compute them.
+func leasesOf(id locks.ID) (entryLease, holdLease int64) {
+	return leasesOfText(hex.EncodeToString(id[:]))
+}
 
 // leasesOfText is like leasesOf, for the text of an ID (isID).
-func leasesOfText(text string) (own, hold int64) {
+func leasesOfText(text string) (entryLease, holdLease int64) {
 	number := func(digits string) int64 {
 		n, _ := strconv.ParseUint(digits, 16, 64)
 		return max(int64(n&(1<<62-1)), 1)

@@ -17,7 +17,7 @@ import (
 // record is the value of the key of a holder or a waiter.
 type record struct {
 	Name  string        `json:"name"` // the name of the lock: two names may have the same key
-	TTL   int64         `json:"ttl"`  // in seconds
+	TTL   int64         `json:"ttl"`  // the entry's TTL in seconds
 	Hold  time.Duration `json:"hold,omitempty"`
 	Owner owner.Owner   `json:"owner"`
 
@@ -106,7 +106,7 @@ func parseRecord(text string, key locks.Key) (r record, err error) {
 	return r, nil
 }
 
-// repaired returns the record that an eviction writes in the place of one that cannot be read. It is that of an
+// repaired returns the record that an eviction writes in the place of one that cannot be read. It describes an
 // exclusive holder, so no other entry gets a slot.
 func repaired(by string) string {
 	text, _ := json.Marshal(record{TTL: int64(lease.DefaultTTL / time.Second), Weight: 1, Max: 1, Slots: "0", Evicted: by})

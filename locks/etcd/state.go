@@ -23,10 +23,10 @@ type state struct {
 
 	holders map[string]pair        // the keys of holders, by ID
 	holds   map[string]pair        // the keys of holds, by ID
-	waiters map[string]queue.Entry // by key
+	waiters map[string]queue.Entry // the map's keys are etcd's
 	records map[string]pair        // the keys of waiters whose values were read, by ID
 	tombs   map[string]string      // who evicted a waiter, by its ID
-	flaws   map[string]flaw        // by key
+	flaws   map[string]flaw        // the map's keys are etcd's
 }
 
 // flaw is a key that golock cannot have written.
@@ -47,7 +47,7 @@ func (e *entry) ranges() []rangeRequest {
 	return []rangeRequest{{span: e.holders(), limit: pageSize}, waiters, {span: span{from: e.tomb(e.id)}}}
 }
 
-// pageSize is how many keys a request reads. So many keys that golock has written fit into one answer.
+// pageSize is how many keys a request reads. One answer has room for this many keys that golock has written.
 const pageSize = 2000
 
 // maxValues limits the size of all values that a reading keeps, in bytes. 10,000 values that golock writes
@@ -271,13 +271,13 @@ func (s *state) view(id, name, absent string) queue.View {
 	for _, all := range [][]queue.Entry{v.Holders, v.Waiters} {
 		for i := range all {
 			if all[i].ID == id {
-				own := all[i]
-				v.Own = &own
+				caller := all[i]
+				v.Caller = &caller
 			}
 		}
 	}
 	if by, isEvicted := s.tombs[id]; isEvicted {
-		v.Own = &queue.Entry{ID: id, State: queue.Tombstone, Evicted: by}
+		v.Caller = &queue.Entry{ID: id, State: queue.Tombstone, Evicted: by}
 	}
 	return v
 }

@@ -51,13 +51,13 @@ func (e *entry) take(ctx context.Context, l *link, s *state, want *queue.Entry) 
 	return nil, e.answerGranted(&o, want), nil
 }
 
-// takingOperations returns the operations that make a holder. Its hold is on a lease of its own, which begins now.
+// takingOperations returns the operations that make a holder. Its hold is on a lease of its stored, which begins now.
 func (e *entry) takingOperations(ctx context.Context, l *link, want *queue.Entry) (all []operation, err error) {
 	now := e.store.clock()
 	r := e.record.ofHolder(want)
 	r.Since = now
 	text := r.text(now)
-	all = []operation{put(e.holder(e.id), text, e.ownLease)}
+	all = []operation{put(e.holder(e.id), text, e.entryLease)}
 	if e.request.GrantHold() == 0 {
 		return all, nil
 	}
@@ -84,11 +84,11 @@ func (e *entry) beginHold(ctx context.Context, l *link) (a lease.Answer, err err
 	if err != nil || a.Verdict != queue.Held {
 		return a, err
 	}
-	own, _, err := e.holderNow(ctx, l)
+	stored, _, err := e.holderNow(ctx, l)
 	if err != nil {
 		return a, err
 	}
-	if own == nil {
+	if stored == nil {
 		a.Verdict = queue.Lost
 		return a, nil
 	}
@@ -96,8 +96,8 @@ func (e *entry) beginHold(ctx context.Context, l *link) (a lease.Answer, err err
 		return a, err
 	}
 	o, err := l.commit(ctx, transaction{
-		conditions: []condition{changedAt(own.key, own.changed)},
-		then:       []operation{put(e.hold(e.id), own.value, e.holdLease)},
+		conditions: []condition{changedAt(stored.key, stored.changed)},
+		then:       []operation{put(e.hold(e.id), stored.value, e.holdLease)},
 	})
 	if err == nil && !o.succeeded { // somebody has evicted the holder, or its age was written
 		err = lease.NoAnswer{}
@@ -122,9 +122,9 @@ func (e *entry) answerGranted(o *txnAnswer, want *queue.Entry) (a lease.Answer) 
 
 // answerHolder answers an entry that has a slot already. It prolongs the lease first, because much of it may be
 // over.
-func (e *entry) answerHolder(ctx context.Context, l *link, s *state, own queue.Entry) (a lease.Answer, err error) {
-	if own.Evicted != "" {
-		a.Verdict, a.By = queue.Evicted, own.Evicted
+func (e *entry) answerHolder(ctx context.Context, l *link, s *state, stored queue.Entry) (a lease.Answer, err error) {
+	if stored.Evicted != "" {
+		a.Verdict, a.By = queue.Evicted, stored.Evicted
 		return a, nil
 	}
 	leaseExists, err := e.prolong(ctx, l)
@@ -134,7 +134,7 @@ func (e *entry) answerHolder(ctx context.Context, l *link, s *state, own queue.E
 	if err != nil {
 		return a, err
 	}
-	return e.answerGranted(&txnAnswer{header: header{cluster: s.cluster, revision: own.Fence}}, &own), nil
+	return e.answerGranted(&txnAnswer{header: header{cluster: s.cluster, revision: stored.Fence}}, &stored), nil
 }
 
 // answerRefused answers an entry that gets no slot and no place.
@@ -153,7 +153,7 @@ func (e *entry) revokeLater(l *link) {
 	e.stopWatch()
 	e.leaseFrom = 0
 	if e.mayHaveLease {
-		l.revokeSoon(e.ownLease)
+		l.revokeSoon(e.entryLease)
 	}
 	if e.mayHaveHoldLease {
 		l.revokeSoon(e.holdLease)

@@ -145,10 +145,10 @@ func (w *watch) note(n *news, id string) (shouldLook bool) {
 		return w.moved
 	}
 	s := w.state
-	own, _ := s.own(id)
+	caller, _ := s.find(id)
 	concerns := func(key string) bool {
 		e, isWaiter := s.waiters[key]
-		return isWaiter && (e.ID == id || e.Claim.Before(own.Claim))
+		return isWaiter && (e.ID == id || e.Claim.Before(caller.Claim))
 	}
 	for i := range n.events {
 		one := &n.events[i]
@@ -236,14 +236,14 @@ func (e *entry) watchHolder() (shouldRenew bool) {
 	if err != nil {
 		return false
 	}
-	own, o, err := e.holderNow(ctx, l)
+	stored, o, err := e.holderNow(ctx, l)
 	if err != nil {
 		return false
 	}
-	if own == nil || own.isEvicted() {
+	if stored == nil || stored.isEvicted() {
 		return true
 	}
-	s, err := l.begin("Watch/Watch", watchFrom(span{from: own.key}, o.revision+1, allEvents), moreFollow)
+	s, err := l.begin("Watch/Watch", watchFrom(span{from: stored.key}, o.revision+1, allEvents), moreFollow)
 	if err != nil {
 		return false
 	}

@@ -130,9 +130,9 @@ func TestLateTake(t *testing.T) {
 		}
 		return server.Pass
 	})
-	ticket, err := s.Join(background, r)
+	admission, err := s.Join(background, r)
 	testkit.Must(t, err)
-	l, err := ticket.Wait(background)
+	l, err := admission.Wait(background)
 	testkit.Must(t, err)
 	ExpectEntries(t, direct, "n", Counts{Holding: 1})
 	Release(t, l)
@@ -149,13 +149,13 @@ func TestReplaceMany(t *testing.T) {
 	testkit.Must(t, err)
 	const count = 130
 	var first locks.Ref
-	var waiter locks.Ticket
+	var waiter locks.Admission
 	for i := range count { // each one ahead of the others, as it would replace them otherwise
 		r := NewRequest(t, "n", Replace(locks.ReplaceWaiting), Priority(i))
-		ticket, err := s.Join(background, r)
+		admission, err := s.Join(background, r)
 		testkit.Must(t, err)
 		if i == 0 {
-			first, waiter = r.Ref, ticket
+			first, waiter = r.Ref, admission
 		}
 	}
 	newest, err := s.Join(background, NewRequest(t, "n", Replace(locks.ReplaceRunning), Priority(-1)))

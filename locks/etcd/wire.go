@@ -6,7 +6,7 @@ import (
 	"golock/locks/network"
 )
 
-// This file encodes the requests of etcd's API. The fields of messages are those of rpc.proto and kv.proto
+// This file encodes the requests of etcd's API. rpc.proto and kv.proto define the fields of messages
 // (https://github.com/etcd-io/etcd/tree/main/api).
 
 // message is an encoded message to which methods add fields.

@@ -32,9 +32,9 @@ func change(t *testing.T, url, id string, column int, value string) {
 func freed(t *testing.T, s locks.Store) {
 	t.Helper()
 	for end := time.Now().Add(time.Hour); time.Now().Before(end); time.Sleep(time.Second) {
-		ticket, err := s.Join(background, locktest.NewRequest(t, "n", locktest.NoWait))
+		admission, err := s.Join(background, locktest.NewRequest(t, "n", locktest.NoWait))
 		if err == nil {
-			_, err = ticket.Wait(background)
+			_, err = admission.Wait(background)
 		}
 		if err == nil {
 			return

@@ -113,13 +113,6 @@ func (e *entry) methodOf(step queue.Step) func(context.Context) (lease.Answer, e
 	}
 }
 
-// noteAnswer tells the caller of the request that the directory can be read.
-func (e *entry) noteAnswer() {
-	if e.request.Answered != nil {
-		e.request.Answered()
-	}
-}
-
 // Close implements lease.Entry.
 func (e *entry) Close() { e.close() }
 
@@ -296,8 +289,8 @@ func (e *entry) held(v queue.Verdict, q queue.Entry) lease.Answer {
 	return lease.Answer{Outcome: queue.Outcome{Verdict: v}, Grant: grant, TTL: e.member.ttl}
 }
 
-// fetch reads an entry of another process and its heartbeat. It fails on a host with another clock than
-// that of the holder: there golock cannot tell whether the last heartbeat has expired.
+// fetch reads an entry of another process and its heartbeat. It fails on a host whose clock is not the
+// holder's: there golock cannot tell whether the last heartbeat has expired.
 func (e *entry) fetch(ctx context.Context) error {
 	m, err := e.find(ctx)
 	if err != nil {

@@ -137,11 +137,11 @@ func obey(text string) error {
 	if err != nil {
 		return err
 	}
-	ticket, err := s.Join(background, locks.Request{Ref: ref, Name: "n", Claim: locks.Claim{Weight: 1, Max: 1}, TTL: o.TTL})
+	admission, err := s.Join(background, locks.Request{Ref: ref, Name: "n", Claim: locks.Claim{Weight: 1, Max: 1}, TTL: o.TTL})
 	if err != nil {
 		return err
 	}
-	l, err := ticket.Wait(background)
+	l, err := admission.Wait(background)
 	if err != nil {
 		return err
 	}

@@ -144,10 +144,10 @@ func TestRemovedVersion(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s := open(url)
 		locktest.AcquireAtOnce(t, s, "n")
-		ticket, err := s.Join(background, locktest.NewRequest(t, "n"))
+		admission, err := s.Join(background, locktest.NewRequest(t, "n"))
 		testkit.Must(t, err)
 		testkit.Must(t, os.RemoveAll(strings.TrimSuffix(latest(t, url), "/state")))
-		_, err = ticket.Wait(background)
+		_, err = admission.Wait(background)
 		locktest.ExpectError(t, err, "was removed while it was in use")
 	})
 }

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"sync"
@@ -24,7 +23,7 @@ type observation struct {
 // observations are the observations of the entries in a directory.
 type observations struct {
 	mu       sync.Mutex
-	byRecord map[string]observation // by the name of the entry's record file; nil before the notes are read
+	byRecord map[string]observation // the keys are names of record files; nil before the notes are read
 	isNew    bool                   // some observations are not in the notes
 }
 
@@ -35,7 +34,7 @@ type observedEntry struct {
 	phase     byte          // the phase of the last heartbeat, or phaseAccepted (see observe); 0 without a heartbeat
 	unchanged time.Duration // how long the heartbeat has been the same
 	isAlive   bool          // this process has seen the heartbeat change
-	sameClock bool          // the instants of the entry are those of this process's clock
+	sameClock bool          // the instants of the entry are from this process's clock
 	ttlLeft   time.Duration // the time until the entry is dead unless it writes another heartbeat
 	holdLeft  time.Duration // the rest of the hold
 	isDead    bool
@@ -58,7 +57,10 @@ func (d *directory) observe(m *member, forListing bool) (*observedEntry, error) 
 	}
 	// The owner relies on the TTL of its record. If somebody has changed the record or the line, only the
 	// longer of the two TTLs is surely over when the owner has stopped.
-	m.ttl = cmp.Or(max(m.ttl, rec.TTL), lease.DefaultTTL)
+	m.ttl = max(m.ttl, rec.TTL)
+	if m.ttl == 0 {
+		m.ttl = lease.DefaultTTL
+	}
 	last := d.noteObservation(m, beat, now)
 	if beat.leaves() && forListing && !d.store.hasEnded(&rec) {
 		beat.phase = phaseAccepted

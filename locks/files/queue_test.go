@@ -64,11 +64,11 @@ func TestDeadHolderAmongThoseWhoDoNotWait(t *testing.T) {
 				testkit.Eventually(t, "one of them is granted", func() bool {
 					s := open(url)
 					s.SetClock("another machine's", locks.BootTime)
-					ticket, err := s.Join(background, locktest.NewRequest(t, "n", locktest.NoWait))
+					admission, err := s.Join(background, locktest.NewRequest(t, "n", locktest.NoWait))
 					if err != nil {
 						return false
 					}
-					lease, err := ticket.Wait(background)
+					lease, err := admission.Wait(background)
 					return err == nil && locktest.ReleaseUntilAnswered(lease) == nil
 				})
 				if took := time.Since(began); locks.BootTime() < l.Term().End() {
@@ -158,13 +158,13 @@ func TestReleaserGrants(t *testing.T) {
 	onOne(t, func(t *testing.T, url string) {
 		s, other := open(url), open(url)
 		l := locktest.AcquireAtOnce(t, s, "n")
-		ticket, err := other.Join(background, locktest.NewRequest(t, "n"))
-		if err != nil || !ticket.Queued() {
-			t.Fatalf("Join = %v, %v", ticket, err)
+		admission, err := other.Join(background, locktest.NewRequest(t, "n"))
+		if err != nil || !admission.Queued() {
+			t.Fatalf("Join = %v, %v", admission, err)
 		}
 		locktest.Release(t, l)
 		locktest.ExpectEntries(t, s, "n", locktest.Counts{Holding: 1})
-		granted, err := ticket.Wait(background)
+		granted, err := admission.Wait(background)
 		testkit.Must(t, err)
 		locktest.Release(t, granted)
 	})
@@ -188,13 +188,13 @@ func TestLookWhileOneLeaves(t *testing.T) {
 				t.Errorf("%d hold", h)
 			}
 		})
-		ticket, err := other.Join(background, locktest.NewRequest(t, "n"))
-		if err != nil || !ticket.Queued() {
-			t.Errorf("Join = %v, %v", ticket, err)
+		admission, err := other.Join(background, locktest.NewRequest(t, "n"))
+		if err != nil || !admission.Queued() {
+			t.Errorf("Join = %v, %v", admission, err)
 		}
 		close(goOn)
 		testkit.Must(t, <-released)
-		_, err = ticket.Wait(background)
+		_, err = admission.Wait(background)
 		testkit.Must(t, err)
 	})
 }

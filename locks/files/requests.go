@@ -104,9 +104,9 @@ func (p *step) admitRequests(h *handle, l listing, s *state, r *result) (*state,
 // requests returns the names of request files, but at most maxRequests. The owners of the others join by
 // themselves, or a later version lets them in.
 func (p *step) requests(l listing) (names []string) {
-	own := requestPrefix + p.member.record()
+	requestOfCaller := requestPrefix + p.member.record()
 	for _, name := range l.names {
-		if strings.HasPrefix(name, requestPrefix) && name != own {
+		if strings.HasPrefix(name, requestPrefix) && name != requestOfCaller {
 			names = append(names, name)
 		}
 	}

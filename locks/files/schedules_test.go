@@ -96,20 +96,20 @@ func (s *schedule) live(t *testing.T, i int) {
 	})
 	do(func() { stop("come") })
 	w.came = s.clock
-	var ticket locks.Ticket
+	var admission locks.Admission
 	var lease locks.Lease
 	var err error
-	do(func() { ticket, err = w.store.Join(background, r) })
+	do(func() { admission, err = w.store.Join(background, r) })
 	if errors.As(err, new(*locks.BusyError)) {
 		s.tell(i, "is refused")
 		return
 	}
 	if err == nil {
-		if ticket.Queued() {
+		if admission.Queued() {
 			s.tell(i, "waits")
 			w.queued = s.clock
 		}
-		do(func() { lease, err = ticket.Wait(background) })
+		do(func() { lease, err = admission.Wait(background) })
 	}
 	if err != nil {
 		s.wrong("%d: %v", i, err)

@@ -120,7 +120,7 @@ func (p *step) try(r *result) (done bool, err error) {
 		return false, err
 	}
 	if p.entry != nil {
-		p.entry.noteAnswer()
+		p.entry.request.Hooks.Answered()
 	}
 	r.observed = map[string]*observedEntry{}
 	next, changed := s, false
@@ -171,7 +171,7 @@ func (p *step) answer(s *state, r *result) (next *state, changed bool, err error
 	if err != nil {
 		return nil, false, err
 	}
-	if p.mustExist && v.Own == nil {
+	if p.mustExist && v.Caller == nil {
 		r.Decision = queue.Decision{Outcome: queue.Outcome{Verdict: queue.Gone}}
 		return s, false, nil
 	}
@@ -231,7 +231,7 @@ func (p *step) view(s *state, r *result) (v queue.View, err error) {
 		}
 		e := m.Entry
 		if isCaller {
-			v.Own = &e
+			v.Caller = &e
 		}
 		switch {
 		case m.hasSlots():

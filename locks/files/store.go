@@ -42,7 +42,7 @@ type Store struct {
 	clock     locks.Clock                              // the clock of all instants
 	clockName func() string                            // the name of clock
 	self      func() process                           // this process
-	observed  sync.Map                                 // by key: the *observations of a directory
+	observed  sync.Map                                 // the *observations of a directory, by the lock's key
 	hook      func(step string)                        // tests use it; it is called before each part of a step
 }
 

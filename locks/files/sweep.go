@@ -99,7 +99,7 @@ type swept struct {
 // leave them. Others may have made any number of records, so sweep leaves the rest after end. It keeps
 // entries that isYoung accepts.
 func (d *directory) sweep(ctx context.Context, end locks.Instant, isYoung func(*observedEntry) bool) (s swept, err error) {
-	records, err := readNames(d.path + "/" + recordsDir) // before the state: a later record may be that of a newcomer
+	records, err := readNames(d.path + "/" + recordsDir) // before the state: a later record may belong to a newcomer
 	var r result
 	if err == nil {
 		r, err = (&step{directory: d, question: queue.Question{Step: queue.Look}, keep: isYoung}).decide(ctx)

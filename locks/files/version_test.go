@@ -166,12 +166,12 @@ func TestNoHoldOfOneThatLeaves(t *testing.T) {
 		s.Fill(&full, new(atomic.Int64))
 		l := locktest.AcquireAtOnce(t, other, "n")
 		ctx, cancel := context.WithCancel(background)
-		ticket, err := s.Join(ctx, locktest.NewRequest(t, "n", locktest.Hold(time.Hour)))
+		admission, err := s.Join(ctx, locktest.NewRequest(t, "n", locktest.Hold(time.Hour)))
 		testkit.Must(t, err)
 		locktest.Release(t, l)
 		full.Store(true)
 		cancel()
-		if _, err := ticket.Wait(ctx); err == nil {
+		if _, err := admission.Wait(ctx); err == nil {
 			t.Error("granted to one that has left")
 		}
 		locktest.AcquireAtOnce(t, other, "n", locktest.NoWait)
@@ -187,13 +187,13 @@ func TestReplacedAsItWas(t *testing.T) {
 		contended(slow, func() { locktest.Enqueue(t, s, "n") }, func() {
 			ctx, cancel := context.WithCancel(background)
 			defer cancel()
-			ticket, err := s.Join(ctx, locktest.NewRequest(t, "n", locktest.Replace(locks.ReplaceWaiting)))
+			admission, err := s.Join(ctx, locktest.NewRequest(t, "n", locktest.Replace(locks.ReplaceWaiting)))
 			testkit.Must(t, err)
-			if r := ticket.Replaced(); len(r) != 1 || r[0].Ref != old.Ref || r[0].State != locks.Waiting {
+			if r := admission.Replaced(); len(r) != 1 || r[0].Ref != old.Ref || r[0].State != locks.Waiting {
 				t.Errorf("replaced %+v, want the waiter", r)
 			}
 			cancel()
-			_, _ = ticket.Wait(ctx)
+			_, _ = admission.Wait(ctx)
 		})
 		locktest.Enqueue(t, slow, "n")
 	})
@@ -205,10 +205,10 @@ func TestTakenOutBeforeItsGrant(t *testing.T) {
 		s, other := openAt(t, url, "virtual", 0), openAt(t, url, "virtual", 0)
 		locktest.AcquireAtOnce(t, other, "n", locktest.TTL(shortTTL)) // it dies
 		r := locktest.NewRequest(t, "n")
-		ticket, err := s.Join(background, r)
+		admission, err := s.Join(background, r)
 		testkit.Must(t, err)
 		before(s, "write", func() { testkit.Must(t, other.Attach(r.Ref).Release(background)) })
-		if l, err := ticket.Wait(background); !errors.As(err, new(*locks.BusyError)) {
+		if l, err := admission.Wait(background); !errors.As(err, new(*locks.BusyError)) {
 			t.Errorf("Wait = %v, %v, want that it was taken out", l, err)
 		}
 	})
@@ -224,7 +224,7 @@ func TestRejoinsLater(t *testing.T) {
 				var full atomic.Bool
 				s.Fill(&full, new(atomic.Int64))
 				first := locktest.AcquireAtOnce(t, other, "n", locktest.TTL(time.Hour))
-				ticket, err := s.Join(background, locktest.NewRequest(t, "n", locktest.TTL(shortTTL)))
+				admission, err := s.Join(background, locktest.NewRequest(t, "n", locktest.TTL(shortTTL)))
 				testkit.Must(t, err)
 				time.Sleep(2 * shortTTL)
 				locktest.ExpectBusy(t, other, "n") // takes it for dead
@@ -235,7 +235,7 @@ func TestRejoinsLater(t *testing.T) {
 					full.Store(false)
 					locktest.Release(t, first)
 				})
-				if l, err := ticket.Wait(background); err != nil {
+				if l, err := admission.Wait(background); err != nil {
 					t.Errorf("Wait = %v, %v, want its place", l, err)
 				}
 			})

@@ -24,16 +24,16 @@ type Lock interface {
 	// descriptors of the process could be examined.
 	IsOpen(pid int, r locks.Request) (bool, error)
 
-	// Entries is that of locks.Store.
+	// Entries does what locks.Store says.
 	Entries(ctx context.Context, name string) ([]locks.Entry, error)
 }
 
-// Join takes the lock, or returns a ticket whose Wait takes it later.
-func Join(ctx context.Context, l Lock, r locks.Request) (locks.Ticket, error) {
+// Join takes the lock, or returns an admission whose Wait takes it later.
+func Join(ctx context.Context, l Lock, r locks.Request) (locks.Admission, error) {
 	lease, err := l.Take(r)
 	switch {
 	case err == nil:
-		return &ticket{lock: l, request: r, lease: lease}, nil
+		return &admission{lock: l, request: r, lease: lease}, nil
 	case !errors.Is(err, ErrTaken):
 		return nil, err
 	}
@@ -41,30 +41,30 @@ func Join(ctx context.Context, l Lock, r locks.Request) (locks.Ticket, error) {
 	if inside != nil || r.NoWait {
 		return nil, &locks.BusyError{Name: r.Name, Inside: inside}
 	}
-	return &ticket{lock: l, request: r}, nil
+	return &admission{lock: l, request: r}, nil
 }
 
-// ticket implements locks.Ticket.
-type ticket struct {
+// admission implements locks.Admission.
+type admission struct {
 	lock    Lock
 	request locks.Request
 	lease   *Lease // nil until the lock is taken
 }
 
-// These methods implement locks.Ticket. A plain lock knows no eviction.
-func (t *ticket) Queued() bool            { return t.lease == nil }
-func (t *ticket) Replaced() []locks.Entry { return nil }
-func (t *ticket) Evicted() error          { return nil }
+// These methods implement locks.Admission. A plain lock knows no eviction.
+func (a *admission) Queued() bool            { return a.lease == nil }
+func (a *admission) Replaced() []locks.Entry { return nil }
+func (a *admission) Evicted() error          { return nil }
 
-// Wait implements locks.Ticket.
-func (t *ticket) Wait(ctx context.Context) (_ locks.Lease, err error) {
-	if t.lease == nil {
-		t.lease, err = t.lock.Wait(ctx, t.request)
+// Wait implements locks.Admission.
+func (a *admission) Wait(ctx context.Context) (_ locks.Lease, err error) {
+	if a.lease == nil {
+		a.lease, err = a.lock.Wait(ctx, a.request)
 		if err != nil {
 			return nil, err
 		}
 	}
-	return t.lease, nil
+	return a.lease, nil
 }
 
 // Lease is a lock that is held as long as its descriptors are open.

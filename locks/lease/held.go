@@ -26,9 +26,9 @@ type Lease struct {
 // releaseLimit limits a release whose caller has no limit. Without an answer the lease expires.
 const releaseLimit = 2 * time.Second
 
-func newLease(t *Ticket, a Answer, sent locks.Instant) *Lease {
+func newLease(adm *Admission, a Answer, sent locks.Instant) *Lease {
 	return &Lease{
-		store: t.store, entry: t.entry, hasHold: t.request.LaterHold() > 0,
+		store: adm.store, entry: adm.entry, hasHold: adm.request.LaterHold() > 0,
 		grant: a.Grant, epoch: a.Epoch, term: a.term(sent),
 	}
 }

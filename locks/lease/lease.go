@@ -30,8 +30,9 @@ type Engine struct {
 	entryOf  func(ref locks.Ref, evictor string) Entry
 }
 
-// NewEngine takes the store's URL without secrets, and two functions: newEntry makes the entry of a
-// request, entryOf that of an entry in the store. evictor is empty unless the entry is to be evicted.
+// NewEngine takes the store's URL without secrets, and two functions. newEntry makes the Entry of a
+// request. entryOf makes the Entry of one that is in the store already; its second argument is the evictor, which
+// is empty unless the entry is to be evicted.
 func NewEngine[E Entry](url string, newEntry func(locks.Request) E, entryOf func(locks.Ref, string) E) Engine {
 	return Engine{
 		url:      url,

@@ -9,10 +9,10 @@ import (
 )
 
 // patience limits how long a request is repeated that is not in the queue yet and gets no answer. A
-// store that has not been reached is given up after Request.Reach. A store that has taken a connection
+// store that has not been reached is given up after JoinLimits.Reach. A store that has taken a connection
 // has NewcomerAttempt for its first answer. A store that refuses for a reason that passes has
-// Request.Refusals, from the first refusal on. A store that has answered otherwise can be reached, so it
-// is asked for Request.JoinLimit.
+// JoinLimits.Refusals, from the first refusal on. A store that has answered otherwise can be reached, so it
+// is asked for JoinLimits.Total.
 type patience struct {
 	attempts context.Context // the context of each attempt: one may end later than the last one may begin
 	end      func()          // ends the time in which attempts may begin
@@ -34,23 +34,23 @@ var noLimit *patience
 const reachPart = 100 * time.Millisecond
 
 // newPatience returns the patience of a request. bounded ends when no further attempt may begin.
-func newPatience(ctx context.Context, r *locks.Request) (p *patience, bounded context.Context, stop func()) {
+func newPatience(ctx context.Context, limits locks.JoinLimits) (p *patience, bounded context.Context, stop func()) {
 	attempts, endAttempts := context.WithCancel(ctx)
 	limited, endLimit := attempts, func() {}
-	if r.JoinLimit > 0 {
-		limited, endLimit = context.WithTimeout(attempts, r.JoinLimit)
+	if limits.Total > 0 {
+		limited, endLimit = context.WithTimeout(attempts, limits.Total)
 	}
 	bounded, cancel := context.WithCancel(limited)
-	p = &patience{attempts: bounded, end: cancel, refusals: r.Refusals, left: r.Reach}
-	if r.LeastAnswer > 0 {
+	p = &patience{attempts: bounded, end: cancel, refusals: limits.Refusals, left: limits.Reach}
+	if limits.LeastAnswer > 0 {
 		p.attempts = attempts
 		go func() {
 			defer endAttempts()
-			pauseInParts(attempts, r.LeastAnswer)
+			pauseInParts(attempts, limits.LeastAnswer)
 			<-bounded.Done()
 		}()
 	}
-	if r.Reach > 0 {
+	if limits.Reach > 0 {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.count()
@@ -72,7 +72,7 @@ func pauseInParts(ctx context.Context, d time.Duration) {
 	}
 }
 
-// contextOfAttempt returns the context of an attempt. ctx is that of the request.
+// contextOfAttempt returns the context of an attempt. ctx is the context of the request.
 func (p *patience) contextOfAttempt(ctx context.Context) context.Context {
 	if p == nil {
 		return ctx

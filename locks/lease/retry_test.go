@@ -72,14 +72,14 @@ var (
 // How long a request is repeated depends on whether the store has answered.
 func TestPatience(t *testing.T) {
 	const s = time.Second
-	noWait := locks.Request{Reach: 2 * s, Refusals: 10 * s, JoinLimit: 30 * s}
-	waits := locks.Request{Reach: 10 * s}
-	waitsBriefly := locks.Request{Reach: s / 5, JoinLimit: s / 5, LeastAnswer: 2 * s}
+	noWait := locks.JoinLimits{Reach: 2 * s, Refusals: 10 * s, Total: 30 * s}
+	waits := locks.JoinLimits{Reach: 10 * s}
+	waitsBriefly := locks.JoinLimits{Reach: s / 5, Total: s / 5, LeastAnswer: 2 * s}
 	for _, c := range []struct {
 		what     string
 		slow     time.Duration
 		errs     []error
-		request  locks.Request
+		limits   locks.JoinLimits
 		limit    time.Duration
 		from, to time.Duration // when it ends
 		answered bool          // as the error says
@@ -107,7 +107,7 @@ func TestPatience(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				entry := &script{slow: c.slow, errs: c.errs}
-				err := join(entry, c.request, c.limit)
+				err := join(entry, locks.Request{Limits: c.limits}, c.limit)
 				took := time.Since(began)
 				outage, _ := errors.AsType[*locks.OutageError](err)
 				if took < c.from || took > c.to+100*time.Millisecond {
@@ -175,7 +175,7 @@ func TestSlowAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all, cancel := context.WithTimeout(context.Background(), time.Second+time.Minute)
 				defer cancel()
-				limit, ctx, stop := newPatience(all, &locks.Request{Reach: 2 * time.Second})
+				limit, ctx, stop := newPatience(all, locks.JoinLimits{Reach: 2 * time.Second})
 				defer stop()
 				time.Sleep(time.Second)
 				began := time.Now()
@@ -193,7 +193,7 @@ func TestSlowAnswer(t *testing.T) {
 func TestRefusedAfterLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const refusals = 10 * time.Second
-		limit, ctx, stop := newPatience(context.Background(), &locks.Request{Reach: 2 * time.Second, Refusals: refusals})
+		limit, ctx, stop := newPatience(context.Background(), locks.JoinLimits{Reach: 2 * time.Second, Refusals: refusals})
 		defer stop()
 		limit.connected()
 		limit.answered()
@@ -231,11 +231,11 @@ func TestTimeIsOver(t *testing.T) {
 				engine := NewEngine("store", func(locks.Request) *script { return s }, func(locks.Ref, string) *script { return s })
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				ticket, err := engine.Join(ctx, locks.Request{TTL: 30 * time.Second})
+				admission, err := engine.Join(ctx, locks.Request{TTL: 30 * time.Second})
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, err = ticket.Wait(ctx)
+				_, err = admission.Wait(ctx)
 				if isOutage := errors.As(err, new(*locks.OutageError)); isOutage != c.isOutage || err == nil {
 					t.Errorf("%v, want an outage: %v", err, c.isOutage)
 				}
@@ -286,11 +286,11 @@ func TestTooFar(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &far{trip: c.trip, steady: c.steady}
 				engine := NewEngine("store", func(locks.Request) *far { return s }, func(locks.Ref, string) *far { return s })
-				ticket, err := engine.Join(context.Background(), locks.Request{TTL: time.Second})
+				admission, err := engine.Join(context.Background(), locks.Request{TTL: time.Second})
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, err = ticket.Wait(context.Background())
+				_, err = admission.Wait(context.Background())
 				got := ""
 				if err != nil {
 					got = err.Error()

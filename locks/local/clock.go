@@ -7,12 +7,12 @@ import (
 	"golock/locks"
 )
 
-// The times in a lock file are those of CLOCK_BOOTTIME in the initial time namespace, because all
+// The times in a lock file are from CLOCK_BOOTTIME in the initial time namespace, because all
 // processes of the machine can compute them. In another time namespace that clock is ahead or
 // behind, perhaps by days (time_namespaces(7)).
 
 // clockShared is the value of stored.clock if the writer knew its time namespace. If it did not,
-// the times in its record are those of its own CLOCK_BOOTTIME.
+// the times in its record are from the CLOCK_BOOTTIME of its namespace.
 const clockShared = 1
 
 // clock converts times in a lock file to times of this process.
@@ -28,7 +28,7 @@ func readClock() clock {
 
 func (c clock) now() locks.Instant { return locks.BootTime().Add(-c.ahead) }
 
-// canCompare reports whether the times of a record can be compared with those of c.
+// canCompare reports whether the times of a record can be compared with times of c.
 func (c clock) canCompare(r *record) bool { return c.isShared && r.clock == clockShared }
 
 // sign writes into a record which clock its times are from.
@@ -56,7 +56,7 @@ func readMoment() *moment {
 }
 
 // holdLeft returns the rest of a record's hold. A hold must not end too early. So, if the writer's
-// clock cannot be compared with that of this process, the hold ends only when it is over on this
+// clock and this process's clock cannot be compared, the hold ends only when it is over on this
 // clock and on the wall clock, which has no namespaces.
 func (m *moment) holdLeft(r *record) time.Duration {
 	if r.state != stateHolding || r.holdUntil == 0 || r.evictor != "" || m.isOfAnotherBoot(r) {
@@ -70,8 +70,8 @@ func (m *moment) holdLeft(r *record) time.Duration {
 	return max(left, 0)
 }
 
-// age returns how long a live entry has waited or held. It is not known if the writer's clock cannot
-// be compared with that of this process.
+// age returns how long a live entry has waited or held. It is not known if the writer's clock and this
+// process's clock cannot be compared.
 func (m *moment) age(r *record) (age time.Duration, known bool) {
 	return m.now.Sub(locks.Instant(r.written)), m.canCompare(r)
 }

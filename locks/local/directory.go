@@ -136,7 +136,7 @@ func (r roots) makeParent(path string) error {
 
 // pickByOwner chooses the default directory of a user whose ID on the host cannot be told: the one that
 // belongs to the user, if a run outside of the user namespace has made it. It makes none. Under the ID of
-// this namespace the directory would be that of another user.
+// this namespace the directory would belong to another user.
 func (r roots) pickByOwner() (string, error) {
 	for _, p := range r.parents() {
 		if !r.isSafe(p) {

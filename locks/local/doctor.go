@@ -2,7 +2,6 @@ package local
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -66,8 +65,9 @@ func (x *examination) directory() {
 	refused := unix.Access(parent, unix.W_OK|unix.X_OK)
 	mayMake := refused == nil || x.store.path == "" && x.store.roots.user == 0 && unix.Access(x.existing, unix.W_OK|unix.X_OK) == nil
 	fix := "mkdir " + at + " for this user"
-	if refused != nil {
-		fix = cmp.Or(hintReadOnly(refused, parent), fix)
+	hint := hintReadOnly(refused, parent)
+	if hint != "" {
+		fix = hint
 	}
 	x.Judge("directory",
 		locks.Row{When: x.opened.exists, Level: locks.OK, What: what},
@@ -109,7 +109,7 @@ func (x *examination) mounts(proc string, pids []int) {
 	if err != nil {
 		return // the findings about the machine already say that there is no /proc
 	}
-	own := locks.ParseMounts(string(text))
+	mounts := locks.ParseMounts(string(text))
 	at := x.existing
 	if resolved, err := filepath.EvalSymlinks(at); err == nil {
 		at = resolved
@@ -117,12 +117,12 @@ func (x *examination) mounts(proc string, pids []int) {
 	what := "nothing points to a private " + at
 	for _, pid := range pids {
 		other, err := os.ReadFile(proc + "/" + strconv.Itoa(pid) + "/mountinfo")
-		ours, there := own.Where(at), locks.ParseMounts(string(other)).Where(at)
+		here, there := mounts.Where(at), locks.ParseMounts(string(other)).Where(at)
 		switch {
-		case err != nil, ours == "", there == "":
-		case ours == there && !bytes.Equal(text, other):
+		case err != nil, here == "", there == "":
+		case here == there && !bytes.Equal(text, other):
 			what = "this process has mounts of its own (a namespace), but " + at + " is the same as outside"
-		case ours == there:
+		case here == there:
 		default:
 			x.Add(locks.Problem, "mounts", at+" is private: this process has mounts of its own "+
 				"(a service with PrivateTmp=, a container, unshare -m), and process "+strconv.Itoa(pid)+

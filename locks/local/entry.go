@@ -52,12 +52,12 @@ func (o *obstacles) reason() string {
 
 // tellProgress tells the caller of the request what tryTake has found.
 func (e *entry) tellProgress() {
-	e.request.TellReason(e.obstacles.reason())
-	e.request.TellPlace(e.place)
+	e.request.Hooks.Obstacle(e.obstacles.reason())
+	e.request.Hooks.Place(e.place)
 }
 
 // enter joins the queue of the lock file, or takes the slot at once. It returns nil if it has joined.
-func (e *entry) enter(ctx context.Context, t *ticket) (*lease, error) {
+func (e *entry) enter(ctx context.Context, adm *admission) (*lease, error) {
 	f, err := e.dir.openFile(e.request.Name)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (e *entry) enter(ctx context.Context, t *ticket) (*lease, error) {
 		return nil, err
 	}
 	e.clock = readClock()
-	e.record = t.store.newRecord(t.request, e.clock)
+	e.record = adm.store.newRecord(adm.request, e.clock)
 	e.record.ticket = tab.next
 	tab.next++
 	l, err := e.tryTake(tab)
@@ -93,9 +93,9 @@ func (e *entry) enter(ctx context.Context, t *ticket) (*lease, error) {
 		busy.Inside = inside
 		return nil, busy
 	}
-	isNewcomer := t.entry.Load() == nil // an entry that joins a new file has made room before
+	isNewcomer := adm.entry.Load() == nil // an entry that joins a new file has made room before
 	if isNewcomer {
-		if err := e.makeRoom(t, tab); err != nil {
+		if err := e.makeRoom(adm, tab); err != nil {
 			return nil, err
 		}
 		if len(e.victims) > 0 {
@@ -198,7 +198,7 @@ func (e *entry) tryTake(tab *table) (l *lease, err error) {
 // findPredecessor finds the live waiter directly before this entry, and the place of this entry. It
 // frees the records of dead waiters between the two. It fails if this entry was evicted.
 func (e *entry) findPredecessor(tab *table) (predecessor *record, place int, err error) {
-	own := e.record.claim()
+	claim := e.record.claim()
 	var before []*record
 	for i := range tab.records {
 		r := &tab.records[i]
@@ -209,7 +209,7 @@ func (e *entry) findPredecessor(tab *table) (predecessor *record, place int, err
 		if isEvicted && r.index == e.record.index {
 			return nil, 0, &locks.EvictedError{By: r.evictor}
 		}
-		if !isEvicted && r.claim().Before(own) {
+		if !isEvicted && r.claim().Before(claim) {
 			before = append(before, r)
 		}
 	}
@@ -247,7 +247,7 @@ func (e *entry) take(tab *table) (*lease, error) {
 		}
 	}
 	// The path bytes were locked first: a process that makes a new file after this check sees them. If
-	// the file was removed, the entry stays in its old queue until it has joined that of the new file,
+	// the file was removed, the entry stays in its old queue until it has joined the queue of the new file,
 	// but unlocks its hold byte and the path bytes.
 	if err := f.checkPath(); err != nil {
 		_ = unlockFrom(f.fd, holdByte(e.record.ticket))

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +45,7 @@ func (e *entry) evicted() error {
 // makeRoom evicts the entries that a newcomer replaces. If the queue would still be full without
 // them, it evicts none and returns a *BusyError. The victims get their signals when the gate is
 // unlocked. The caller has locked the gate and called tryTake, which frees records of dead holders.
-func (e *entry) makeRoom(t *ticket, tab *table) error {
+func (e *entry) makeRoom(adm *admission, tab *table) error {
 	r := e.request
 	if r.MaxQueue == nil && r.Replace == locks.ReplaceNone {
 		return nil
@@ -60,11 +59,11 @@ func (e *entry) makeRoom(t *ticket, tab *table) error {
 			waiting++
 		}
 		holds := o.state == stateHolding && o.evictor == ""
-		rivals[i] = locks.Rival{Claim: o.claim(), Waits: waits, Replace: replacements[o.replace], Leaving: !waits && !holds}
+		rivals[i] = locks.Rival{Claim: o.claim(), IsWaiter: waits, Replace: replacements[o.replace], Leaving: !waits && !holds}
 	}
 	picked := locks.Replaced(rivals, e.record.claim(), r.Replace)
 	for _, i := range picked {
-		if rivals[i].Waits {
+		if rivals[i].IsWaiter {
 			waiting--
 		}
 	}
@@ -76,7 +75,7 @@ func (e *entry) makeRoom(t *ticket, tab *table) error {
 	by := locks.ReplacedBy(*r)
 	for _, i := range picked {
 		o := &tab.records[i]
-		t.replaced = append(t.replaced, e.file.describe(tab.name, o))
+		adm.replaced = append(adm.replaced, e.file.describe(tab.name, o))
 		v, err := e.file.evict(o, by)
 		if err != nil {
 			return err
@@ -137,9 +136,13 @@ func (s *Store) Evict(ctx context.Context, refs []locks.Ref, by string) []error 
 		}
 		return nil
 	})
+	notFound := errors.Join(failed...)
+	if notFound == nil {
+		notFound = locks.ErrLost
+	}
 	for i, v := range victims {
 		if v == nil {
-			results[i] = cmp.Or(errors.Join(failed...), locks.ErrLost)
+			results[i] = notFound
 		} else {
 			results[i] = v.end()
 		}

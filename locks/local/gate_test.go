@@ -239,7 +239,7 @@ func TestGrantLeavesNothingOpen(t *testing.T) {
 	files := openFiles(t) - 2*len(held)
 	joined, err := s.Join(background, locktest.NewRequest(t, "x", locktest.Limit(4)))
 	testkit.Must(t, err)
-	file := joined.(*ticket).entry.Load().file
+	file := joined.(*admission).entry.Load().file
 	granted := make(chan locks.Lease, 1)
 	go func() {
 		l, _ := joined.Wait(background)

@@ -85,11 +85,11 @@ func fails(t testing.TB, s *Store, name, path string) error {
 
 // serve joins, waits, calls inside, and releases.
 func serve(s *Store, r locks.Request, inside func()) error {
-	ticket, err := s.Join(background, r)
+	admission, err := s.Join(background, r)
 	if err != nil {
 		return err
 	}
-	l, err := ticket.Wait(background)
+	l, err := admission.Wait(background)
 	if err != nil {
 		return err
 	}
@@ -199,13 +199,13 @@ func namespaces(flags uintptr) func(*exec.Cmd) {
 
 // childState is what a child has by names.
 type childState struct {
-	tickets map[string]locks.Ticket
-	leases  map[string]locks.Lease
-	gates   map[string]*lockFile
+	admissions map[string]locks.Admission
+	leases     map[string]locks.Lease
+	gates      map[string]*lockFile
 }
 
 func serveChild() {
-	state := childState{map[string]locks.Ticket{}, map[string]locks.Lease{}, map[string]*lockFile{}}
+	state := childState{map[string]locks.Admission{}, map[string]locks.Lease{}, map[string]*lockFile{}}
 	testkit.ServeChild(func(c call) (a answer) {
 		if err := state.do(c, &a); err != nil {
 			a.Err = err.Error()
@@ -222,7 +222,7 @@ func (st *childState) do(c call, a *answer) (err error) {
 		if err != nil {
 			return err
 		}
-		st.tickets[c.Name], err = s.Join(background, locks.Request{
+		st.admissions[c.Name], err = s.Join(background, locks.Request{
 			Ref: ref, Name: c.Name, NoWait: c.NoWait, Command: []string{"child"},
 			Claim: locks.Claim{Weight: max(c.Weight, 1), Max: c.Max, Priority: c.Priority},
 		})
@@ -231,12 +231,12 @@ func (st *childState) do(c call, a *answer) (err error) {
 		if err != nil {
 			return err
 		}
-		if a.Queued = st.tickets[c.Name].Queued(); a.Queued {
+		if a.Queued = st.admissions[c.Name].Queued(); a.Queued {
 			return nil
 		}
 		fallthrough
 	case "wait":
-		if st.leases[c.Name], err = st.tickets[c.Name].Wait(background); err == nil {
+		if st.leases[c.Name], err = st.admissions[c.Name].Wait(background); err == nil {
 			g := st.leases[c.Name].Grant()
 			a.Slots, a.Fence = g.Slots, g.Fence
 		}

@@ -62,19 +62,19 @@ func (r roots) refusePrivate(path string) error {
 // has another root, or a process 1 of its own. If process 1 cannot be examined, in a chroot or
 // where /proc hides it, the path counts as not private.
 func isPrivate(path string) bool {
-	ownText, err := os.ReadFile("/proc/self/mountinfo")
+	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return false
 	}
 	text1, err := os.ReadFile("/proc/1/mountinfo")
-	if err != nil || bytes.Equal(ownText, text1) {
+	if err != nil || bytes.Equal(text, text1) {
 		return false
 	}
-	own, ofProcess1 := locks.ParseMounts(string(ownText)), locks.ParseMounts(string(text1))
-	root := own.Where("/")
+	ofProcess, ofProcess1 := locks.ParseMounts(string(text)), locks.ParseMounts(string(text1))
+	root := ofProcess.Where("/")
 	if root == "" || root != ofProcess1.Where("/") {
 		return false
 	}
-	here, there := own.Where(path), ofProcess1.Where(path)
+	here, there := ofProcess.Where(path), ofProcess1.Where(path)
 	return here != "" && there != "" && here != there
 }

@@ -90,17 +90,17 @@ func (d *directory) locationInFileSystem() string {
 // has another mark and is checked anew.
 func (e *entry) pathMark() uint64 { return uint64(e.pathBytes[0]) ^ e.file.stat.Ino }
 
-// isLockedElsewhere reports whether another file than own, on the same device, has a lock on one of
-// the bytes. own is a name as kernelName returns it. Without /proc isLockedElsewhere reports false. It
+// isLockedElsewhere reports whether another file than the given one, on the same device, has a lock on one of
+// the bytes. file is a name as kernelName returns it. Without /proc isLockedElsewhere reports false. It
 // reads a long list four times, because each reading may lack a lock.
-func isLockedElsewhere(own string, bytes []int64, list func() []procfs.Lock) bool {
-	device := own[:strings.LastIndexByte(own, ':')+1]
+func isLockedElsewhere(file string, bytes []int64, list func() []procfs.Lock) bool {
+	device := file[:strings.LastIndexByte(file, ':')+1]
 	var starts []string
 	for _, b := range bytes {
 		starts = append(starts, strconv.FormatInt(b, 10))
 	}
 	isElsewhere := func(l procfs.Lock) bool {
-		isOther := l.File != own && strings.HasPrefix(l.File, device)
+		isOther := l.File != file && strings.HasPrefix(l.File, device)
 		return isOther && l.Kind == "OFDLCK" && !l.Waiting && slices.Contains(starts, l.Start)
 	}
 	for range 4 {

@@ -47,17 +47,17 @@ func (s *Store) Abilities() locks.Abilities {
 	return locks.Abilities{Queue: s, MaxUnits: maxUnits, EvictsTogether: true, Unprotected: s.unprotected}
 }
 
-// Close implements locks.Store. Only leases and tickets have open files.
+// Close implements locks.Store. Only leases and admissions have open files.
 func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store.
-func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	t := &ticket{store: s, request: r}
-	if err := t.join(ctx); err != nil {
+func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Admission, error) {
+	adm := &admission{store: s, request: r}
+	if err := adm.join(ctx); err != nil {
 		return nil, err
 	}
-	t.request.AtOnce = false // Wait may wait, and may have to join anew
-	return t, nil
+	adm.request.AtOnce = false // Wait may wait, and may have to join anew
+	return adm, nil
 }
 
 // newRecord describes a request of this process.
@@ -112,8 +112,8 @@ func (l *lease) Hold(ctx context.Context) error {
 	if err != nil {
 		return &locks.PathError{Path: f.path, Err: err}
 	}
-	isOwn := func(r record) bool { return r.id == e.record.id && r.state == stateHolding }
-	at := slices.IndexFunc(tab.records, isOwn)
+	isOfEntry := func(r record) bool { return r.id == e.record.id && r.state == stateHolding }
+	at := slices.IndexFunc(tab.records, isOfEntry)
 	if at < 0 {
 		return locks.ErrLost
 	}

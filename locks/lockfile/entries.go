@@ -31,11 +31,11 @@ func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 	holders, takers := holdersOf(carried)
 	file := fileName(&st)
 	for _, lock := range carried {
-		file = lock.File // the kernel's name of the file, which can differ from that of stat(2)
+		file = lock.File // the kernel's name of the file, which can differ from the name that stat(2) gives
 	}
 	// The kernel's list also has waiters, and holders whose descriptors this user may not read.
 	var waiters []locks.Entry
-	// Locks without a PID may be those of holders that were found by their descriptors. unseen is the
+	// Locks without a PID may belong to holders that were found by their descriptors. unseen is the
 	// number of locks beyond those; as long as it is not positive, such a lock has an entry already.
 	unseen := -len(holders)
 	waitsOfCaller := int(s.waiting.Load())
@@ -71,7 +71,7 @@ func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 // search finds the processes whose descriptors carry a lock, as far as this user may read their
 // descriptors. First it examines the processes that took the locks in the kernel's list. If one of
 // them is not known, or does not carry its lock any more, search examines all processes, which takes
-// long: another process has inherited that lock. It does so for an empty list too: in a container the
+// long: another process has inherited that lock. It also examines them if the list is empty: in a container the
 // kernel does not list a shared lock if the process that took it is dead.
 func (s *Store) search(st *unix.Stat_t) (carried map[int]procfs.Lock) {
 	carried = map[int]procfs.Lock{}
@@ -184,8 +184,8 @@ func (s *Store) ofFamily(all []procfs.Lock) []procfs.Lock {
 	})
 }
 
-// fileName returns the name of a file in the kernel's lists. On overlayfs and btrfs its device
-// differs from that of stat(2).
+// fileName returns the name of a file in the kernel's lists. On overlayfs and btrfs its device is not
+// the one that stat(2) gives.
 func fileName(st *unix.Stat_t) string {
 	return fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 }

@@ -63,7 +63,7 @@ func (s *Store) Close() error { return nil }
 
 // Join implements locks.Store. A request with a max takes the lock exclusively, a request without a
 // max takes a shared lock.
-func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
+func (s *Store) Join(ctx context.Context, r locks.Request) (locks.Admission, error) {
 	return kernel.Join(ctx, s, r)
 }
 

@@ -97,8 +97,8 @@ func (c *workload) join(worker int, held []*member, rng *rand.Rand) {
 	c.mu.Unlock()
 
 	in.id, m.joined = m.id, c.now()
-	m.request.Later = func(work func()) { work() }
-	ticket, err := m.store.Join(context.Background(), m.request)
+	m.request.Hooks.DoLater = func(work func()) { work() }
+	admission, err := m.store.Join(context.Background(), m.request)
 	ret := c.now()
 	switch word := outcome(err); word {
 	case "":
@@ -113,24 +113,24 @@ func (c *workload) join(worker int, held []*member, rng *rand.Rand) {
 		c.fail("join %d: %w", m.id, err)
 		return
 	}
-	out := output{replaced: c.replaced(ticket.Replaced())}
+	out := output{replaced: c.replaced(admission.Replaced())}
 	// An entry that replaces a holder queues. If another holder leaves meanwhile, Join gives it the slot.
 	// A slot that only a hold kept is free at once.
-	twoSteps := slices.ContainsFunc(ticket.Replaced(), func(e locks.Entry) bool {
+	twoSteps := slices.ContainsFunc(admission.Replaced(), func(e locks.Entry) bool {
 		return e.State == locks.Holding && !e.Ended
 	})
-	if ticket.Queued() || twoSteps {
+	if admission.Queued() || twoSteps {
 		out.word = "queued"
 		c.record(worker, in, out, m.joined, ret)
 	}
-	if ticket.Queued() {
+	if admission.Queued() {
 		c.mu.Lock()
 		m.waiting = true
 		c.mu.Unlock()
-		c.waits.Go(func() { c.wait(ctx, m, ticket) })
+		c.waits.Go(func() { c.wait(ctx, m, admission) })
 		return
 	}
-	l, err := ticket.Wait(ctx)
+	l, err := admission.Wait(ctx)
 	if err != nil {
 		c.fail("entry %d, granted at once: %w", m.id, err)
 		return
@@ -181,8 +181,8 @@ func (c *workload) granted(m *member, l locks.Lease) {
 	}
 }
 
-func (c *workload) wait(ctx context.Context, m *member, ticket locks.Ticket) {
-	l, err := ticket.Wait(ctx)
+func (c *workload) wait(ctx context.Context, m *member, admission locks.Admission) {
+	l, err := admission.Wait(ctx)
 	ret := c.now()
 	switch outcome(err) {
 	case "":

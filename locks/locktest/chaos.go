@@ -116,11 +116,11 @@ func (b *ledger) act(t *testing.T, s locks.Store, name string, rng *rand.Rand, v
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	ticket, err := s.Join(ctx, r)
+	admission, err := s.Join(ctx, r)
 	if err != nil {
 		return
 	}
-	lease, err := ticket.Wait(ctx)
+	lease, err := admission.Wait(ctx)
 	if err != nil {
 		return
 	}

@@ -138,8 +138,8 @@ func testEnded(t *testing.T, w *world) {
 	isLost(t, s, l)
 	late := NewRequest(t, "m", Hold(time.Hour))
 	late.Ref = l.Grant().Ref
-	if ticket, err := s.Join(context.Background(), late); err == nil {
-		t.Errorf("a join that comes late is taken, queued %v", ticket.Queued())
+	if admission, err := s.Join(context.Background(), late); err == nil {
+		t.Errorf("a join that comes late is taken, queued %v", admission.Queued())
 	}
 	for _, name := range []string{"kept", "m"} {
 		if busy := ExpectBusy(t, s, name); len(busy.Holders) != 1 || !busy.Holders[0].Ended {
@@ -180,12 +180,12 @@ func testSweep(t *testing.T, w *world) {
 				if dies {
 					w.shortTTL(&r)
 				}
-				ticket, err := s.Join(context.Background(), r)
+				admission, err := s.Join(context.Background(), r)
 				if err != nil {
 					t.Errorf("Join: %v", err)
 					return
 				}
-				l, err := ticket.Wait(context.Background())
+				l, err := admission.Wait(context.Background())
 				switch {
 				case err != nil:
 					t.Errorf("Wait: %v", err)

@@ -90,14 +90,14 @@ func (q queue) enqueue(e entry, in input, out output, unsure bool) (queue, bool)
 			continue
 		}
 		others = append(others, o)
-		rivals = append(rivals, locks.Rival{Claim: o.claim, Waits: o.waits(), Replace: o.replace, Leaving: o.evicted})
+		rivals = append(rivals, locks.Rival{Claim: o.claim, IsWaiter: o.waits(), Replace: o.replace, Leaving: o.evicted})
 		if o.waits() {
 			stay++
 		}
 	}
 	for _, i := range locks.Replaced(rivals, e.claim, e.replace) {
 		gone = append(gone, others[i].id)
-		if rivals[i].Waits {
+		if rivals[i].IsWaiter {
 			stay--
 		}
 	}

@@ -94,14 +94,14 @@ func (e Engine) servePeerOrder(orders *json.Decoder) error {
 			say(report{State: "evicted", Text: err.Error()})
 		}
 	}()
-	ticket, err := store.Join(context.Background(), o.Request)
+	admission, err := store.Join(context.Background(), o.Request)
 	if err != nil {
 		return err
 	}
-	if ticket.Queued() {
+	if admission.Queued() {
 		say(report{State: "queued"})
 	}
-	lease, err := ticket.Wait(ctx)
+	lease, err := admission.Wait(ctx)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ type peer struct {
 // shortTTL sets the TTL for a process that will be killed.
 func (w *world) shortTTL(r *locks.Request) { r.TTL = w.engine.TTL }
 
-// granted starts a peer that asks for a name with so many slots, and gets one at once.
+// granted starts a peer that asks for a slot of a name, with limit as its max, and gets one at once.
 func (w *world) granted(name string, limit int, changes ...Change) *peer {
 	w.t.Helper()
 	return w.join(name, limit, changes...).expect("granted")

@@ -192,10 +192,10 @@ func testDeadDoNotCount(t *testing.T, w *world) {
 		"refused": func() bool { return ExpectBusy(t, s, "refused").Waiters == 0 },
 		"room": func() bool {
 			ctx, cancel := context.WithCancel(context.Background())
-			ticket, err := s.Join(ctx, NewRequest(t, "room", MaxQueue(1)))
+			admission, err := s.Join(ctx, NewRequest(t, "room", MaxQueue(1)))
 			cancel()
 			if err == nil {
-				_, _ = ticket.Wait(ctx)
+				_, _ = admission.Wait(ctx)
 			}
 			return err == nil
 		},

@@ -244,7 +244,7 @@ func (o *Options) Check(tlsOption string) error {
 }
 
 // Config returns the configuration of TLS, or nil without TLS. With it the client verifies the
-// server's certificate by the authorities of the option ca, or by those of the system. host is
+// server's certificate by the authorities of the option ca, or by the system's. host is
 // HOST:PORT, or "" if the caller sets the name that the certificate must have.
 func (o *Options) Config(host string) (*tls.Config, error) {
 	if !o.TLS {

@@ -66,7 +66,7 @@ func (o *Owner) Limit() {
 // maxName is how many bytes of the name of a host, a user or a lock Limit keeps.
 const maxName = 255
 
-// maxNote is how many bytes of a note Limit keeps: those of the longest note.
+// maxNote is how many bytes of a note Limit keeps. The longest note has as many.
 const maxNote = locks.MaxNote * utf8.UTFMax
 
 // cut returns a text, or if it has many more bytes than limit a copy of its beginning, so that the rest of

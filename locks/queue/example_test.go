@@ -19,8 +19,8 @@ func ExampleDecide() {
 			{ID: "b", State: queue.Waiting, Claim: claim(3), Reachable: true},
 			{ID: "c", State: queue.Waiting, Claim: claim(4), Reachable: true},
 		},
-		Own:   &holder,
-		Total: 2,
+		Caller: &holder,
+		Total:  2,
 	}
 	d := queue.Decide(view, queue.Question{Step: queue.Release, Entry: holder})
 	fmt.Println("the answer:", d.Verdict)

@@ -21,7 +21,7 @@ func (d *decision) dependsOnInvalid() bool {
 	if len(d.Invalid) == 0 {
 		return false
 	}
-	hasSlots := d.Own != nil && !d.Own.Invalid && (d.Own.State == Holding || d.Own.State == Offered)
+	hasSlots := d.Caller != nil && !d.Caller.Invalid && (d.Caller.State == Holding || d.Caller.State == Offered)
 	return d.q.Step == Join || d.q.Step.Renews() && !hasSlots
 }
 

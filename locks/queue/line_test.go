@@ -55,7 +55,7 @@ func (l *line) view(q queue.Question, front int) queue.View {
 	}
 	caller := q.Entry
 	if known, ok := l.entries[caller.ID]; ok {
-		v.Own = &known
+		v.Caller = &known
 		caller.Claim.Ticket = cmp.Or(known.Claim.Ticket, caller.Claim.Ticket)
 	}
 	caller.Claim.Ticket = cmp.Or(caller.Claim.Ticket, l.counter+1)

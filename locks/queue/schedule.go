@@ -68,7 +68,7 @@ type Abilities struct {
 }
 
 // Spacing is the pause between two looks of a waiter. It is at least Least, plus LeastPerTurn for each
-// turn before that of the waiter. If Most is not 0, the pause grows as long as the queue does not move:
+// turn that comes before the waiter's. If Most is not 0, the pause grows as long as the queue does not move:
 // up to Most, or up to MostPerTurn for each turn if that is longer.
 type Spacing struct {
 	Least, LeastPerTurn time.Duration
@@ -119,8 +119,7 @@ func Soon(ttl time.Duration) Nap {
 	return Nap{For: soon, Overdue: soon + AskEvery(ttl), KeepsConnection: true}
 }
 
-// AfterStep is the nap of a waiter after a step that has left it in the queue. The view is that of
-// the step.
+// AfterStep is the nap of a waiter after a step that has left it in the queue. v is the view of the step.
 func (a Abilities) AfterStep(v *View, w Waiter) Nap {
 	if w.IsDue {
 		return Soon(w.TTL)

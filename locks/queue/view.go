@@ -57,7 +57,7 @@ type View struct {
 	Holders []Entry // all entries that have slots
 	Waiters []Entry // the first waiters, in order; at least one that is not Absent, if there is any
 	More    bool    // there are waiters behind those in Waiters
-	Own     *Entry  // the entry that asks, in any state; nil if the store does not have it
+	Caller  *Entry  // the entry that asks, in any state; nil if the store does not have it
 
 	Ahead       int     // for a Join, if More: the number of all waiters before the entry that asks
 	Total       int     // the number of all waiters

@@ -145,8 +145,8 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 	locktest.AcquireAtOnce(t, direct, "n")
 	ctx, cancel := context.WithCancel(background)
 	r := locktest.NewRequest(t, "n")
-	r.StopsSoon = func() bool { return true }
-	ticket, err := behind.Join(ctx, r)
+	r.Hooks.StopsSoon = func() bool { return true }
+	admission, err := behind.Join(ctx, r)
 	testkit.Must(t, err)
 	proxy.Judge(func(mode string) redistest.Verdict {
 		if mode == "leave" {
@@ -155,7 +155,7 @@ func TestLeaveBeforeStandingStill(t *testing.T) {
 		return redistest.Pass
 	})
 	cancel()
-	if _, err := ticket.Wait(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := admission.Wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Wait: %v, want that it was cancelled", err)
 	}
 	locktest.ExpectEntries(t, direct, "n", locktest.Counts{Holding: 1})

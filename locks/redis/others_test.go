@@ -295,9 +295,9 @@ func TestHoldOutlastsOthers(t *testing.T) {
 	}
 	r := locktest.NewRequest(t, "late", locktest.Hold(4*time.Minute))
 	r.NoWait = true
-	ticket, err := k.Join(background, r)
+	admission, err := k.Join(background, r)
 	testkit.Must(t, err)
-	l, err := ticket.Wait(background)
+	l, err := admission.Wait(background)
 	testkit.Must(t, err)
 	locktest.Release(t, l)
 	_, _ = open(t, k.url).Join(background, r)

@@ -52,8 +52,8 @@ local id, name, channels = ask.id, ask.name, S:sub(1, -2) .. 'c:'
 
 local FORMAT = '3'
 local TOMBSTONE = 600000 -- ms that a tombstone is kept
--- Go has the reasons for these numbers (queue.UnreachableLimit and so on, in ms); TestScriptConstants
--- compares them.
+-- Package queue has the reasons for these numbers, which are in ms here (queue.UnreachableLimit is one of
+-- them). TestScriptConstants compares them.
 local UNREACHABLE_LIMIT = 500
 local NEWCOMER_LIMIT = 3000
 local NEWCOMER_ASK_EVERY = 1000
@@ -313,8 +313,9 @@ end
 -- of a script. So steps of existing entries begin with this write, which needs no memory.
 local function bypassMemoryLimit() redis.call('ZREM', H, '-') end
 
--- Prolongs the lifetime of a key to span ms after the last hold, which ends in least ms. It does so only if the
--- lifetime ends before that hold or in less than nine tenths of span, so that most scripts need not prolong it.
+-- Prolongs the lifetime of a key to span ms after the last hold, which ends in least ms. It changes a
+-- lifetime only if that ends before the hold or in less than nine tenths of span, so that most scripts need
+-- not change any.
 local function prolong(key, span, least)
   local rest = redis.call('PTTL', key)
   if rest ~= -2 and rest < math.max(span * 9 / 10, least) then
@@ -414,9 +415,9 @@ end
 
 -- Whether a list of slots has one of the taken ranges.
 local function overlap(slots, taken)
-  local mine = {}
-  ranges(slots, mine)
-  for _, m in ipairs(mine) do
+  local wanted = {}
+  ranges(slots, wanted)
+  for _, m in ipairs(wanted) do
     for _, t in ipairs(taken) do
       if m[1] <= t[2] and t[1] <= m[2] then return true end
     end
@@ -608,7 +609,7 @@ end
 -- Evicts the entries that a newcomer replaces: the waiters in gone and, if it replaces running ones,
 -- holders that do so too, the oldest first, until the newcomer fits beside the others. Returns them in
 -- the form that answers have.
-local function replace(mine, gone)
+local function replace(newcomer, gone)
   local stay = {}
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
     if not evictorOf(h) then stay[#stay + 1] = {id = h, r = record(h), state = 'holding'} end
@@ -616,11 +617,11 @@ local function replace(mine, gone)
   local function room()
     local use = {sum = 0, limit = 0}
     for _, v in ipairs(stay) do addHolder(use, v.r) end
-    return fits(mine, use)
+    return fits(newcomer, use)
   end
   table.sort(stay, function(a, b) return (a.r.ticket or '') < (b.r.ticket or '') end)
   local i = 1
-  while mine.replace == 'running' and stay[i] and not room() do
+  while newcomer.replace == 'running' and stay[i] and not room() do
     if stay[i].r.replace == 'running' then gone[#gone + 1] = table.remove(stay, i) else i = i + 1 end
   end
   local answer = {}

@@ -156,17 +156,17 @@ func TestNoWaitInQuarantine(t *testing.T) {
 	first := locktest.Enqueue(t, s, "held")
 	for what, change := range map[string]locktest.Change{"nowait": locktest.NoWait, "maxqueue": locktest.MaxQueue(0)} {
 		var told *locks.QuarantineError
-		r := locktest.NewRequest(t, what, change, func(r *locks.Request) { r.Quarantined = func(q *locks.QuarantineError) { told = q } })
+		r := locktest.NewRequest(t, what, change, func(r *locks.Request) { r.Hooks.OnQuarantine = func(q *locks.QuarantineError) { told = q } })
 		began := time.Now()
-		ticket, err := s.Join(background, r)
-		if err != nil || !ticket.Queued() || told == nil {
-			t.Fatalf("%s: Join = %v, %v; told %v", what, ticket, err, told)
+		admission, err := s.Join(background, r)
+		if err != nil || !admission.Queued() || told == nil {
+			t.Fatalf("%s: Join = %v, %v; told %v", what, admission, err, told)
 		}
 		again, err := s.Join(background, locktest.NewRequest(t, "held", change))
 		if err != nil {
 			t.Fatalf("%s: Join = %v", what, err)
 		}
-		l, err := ticket.Wait(background)
+		l, err := admission.Wait(background)
 		if err != nil {
 			t.Fatalf("%s: Wait = %v after %v", what, err, time.Since(began))
 		}

@@ -2,15 +2,15 @@
 
 -- Gives the caller its place in the queue, or prolongs it. Returns the time in ms after which the caller
 -- has to ask again.
-local function queueUp(mine, at, before)
-  if not ticket or ticket < mine.ticket then redis.call('HSET', S, 'ticket', mine.ticket) end
-  redis.call('HSET', E, id, cjson.encode(mine))
+local function queueUp(caller, at, before)
+  if not ticket or ticket < caller.ticket then redis.call('HSET', S, 'ticket', caller.ticket) end
+  redis.call('HSET', E, id, cjson.encode(caller))
   redis.call('ZADD', Q, 0, at)
-  redis.call('ZADD', D, now + mine.ttl, at)
+  redis.call('ZADD', D, now + caller.ttl, at)
   -- Waiters that came together must not go on asking together, so each subtracts another part.
   local recheck = math.floor(ask.every * (1 - tonumber(id:sub(1, 2), 16) / 1024))
   if changed or before + 1 == CHECKING_PLACE then wake() end
-  if mine.join == 0 then recheck = math.min(recheck, NEWCOMER_ASK_EVERY) end
+  if caller.join == 0 then recheck = math.min(recheck, NEWCOMER_ASK_EVERY) end
   if before == 0 then
     recheck = math.min(recheck, firstEnd() or recheck)
     if quiet > now then recheck = math.min(recheck, msUntil(quiet) + 1) end
@@ -40,14 +40,14 @@ local function enclosingHolder()
 end
 
 local function join()
-  local mine = ask.record
-  mine.join = ask.subscribed and now or 0
+  local caller = ask.record
+  caller.join = ask.subscribed and now or 0
   local old, stored = record(id)
   local gone = redis.call('ZSCORE', G, id) -- the entry has a tombstone
   local evictor = evictorOf(id)
   if gone and evictor then return {verdict = 'evicted', by = evictor} end
-  if stored then mine.ticket, mine.since = old.ticket, old.since end
-  local isNew = mine.ticket == '0'
+  if stored then caller.ticket, caller.since = old.ticket, old.since end
+  local isNew = caller.ticket == '0'
   if not isNew then bypassMemoryLimit() end
   checkEpoch()
   dropExpired(now)
@@ -65,49 +65,49 @@ local function join()
     dequeueAll(id)
     flaws[id] = nil
   end
-  if isNew then mine.ticket, mine.since = nextNumber(ticket), digits(micros) end
-  local at = place(mine, id)
+  if isNew then caller.ticket, caller.since = nextNumber(ticket), digits(micros) end
+  local at = place(caller, id)
   local before = redis.call('ZLEXCOUNT', Q, '-', '(' .. at)
   local use = inUse() -- this also notes the flaws of holders
   if isNew and hasFlaw() then
-    if not gone then removeEntry(mine, id) end
+    if not gone then removeEntry(caller, id) end
     return {verdict = 'invalid', name = name, flaws = listFlaws()}
   end
-  local function fitsNow() return not gone and before == 0 and quiet <= now and fits(mine, use) end
+  local function fitsNow() return not gone and before == 0 and quiet <= now and fits(caller, use) end
   local inside = enclosingHolder()
   local full, replaced = false, {}
-  if isNew and not inside and not ask.nowait and (ask.queue or mine.replace ~= '') and not fitsNow() then
-    local ahead = mine.replace ~= '' and rivals(at) or {}
+  if isNew and not inside and not ask.nowait and (ask.queue or caller.replace ~= '') and not fitsNow() then
+    local ahead = caller.replace ~= '' and rivals(at) or {}
     if ask.queue and redis.call('ZCARD', Q) - #ahead >= ask.queue then -- those ahead would be replaced
       full = true
-    elseif not gone and mine.replace ~= '' then
+    elseif not gone and caller.replace ~= '' then
       before = before - #ahead
-      replaced = replace(mine, ahead)
+      replaced = replace(caller, ahead)
       use = inUse()
     end
   end
-  local answer = {epoch = epoch, record = mine, noRunID = noRunID, entries = listed(replaced)}
+  local answer = {epoch = epoch, record = caller, noRunID = noRunID, entries = listed(replaced)}
   if not full and fitsNow() then
-    grant(mine, id, not isNew and at, use)
+    grant(caller, id, not isNew and at, use)
     wake()
     answer.verdict = 'granted'
     return answer
   end
   -- The rest of the quarantine, if nothing else is in the way of the caller.
-  local quarantined = quiet > now and fits(mine, use) and msUntil(quiet) or 0
+  local quarantined = quiet > now and fits(caller, use) and msUntil(quiet) or 0
   if inside or ask.nowait or full then
     local isBehindWaiters = full and ask.queue > 0
     if gone or isBehindWaiters then quarantined = 0 end
     -- In a quarantine the caller asks again. A caller with a tombstone may still have a hold.
-    if quarantined == 0 and not gone then removeEntry(mine, id) end
+    if quarantined == 0 and not gone then removeEntry(caller, id) end
     wake()
     return {verdict = inside and 'nested' or 'busy', inside = inside, full = full, quarantine = quarantined,
       waiters = redis.call('ZCARD', Q), entries = listed(listHolders())}
   end
   if gone then return {verdict = 'gone'} end
   answer.verdict, answer.place, answer.quarantine = 'waiting', before + 1, quarantined
-  answer.recheck = queueUp(mine, at, before)
-  keep(mine.ttl)
+  answer.recheck = queueUp(caller, at, before)
+  keep(caller.ttl)
   return answer
 end
 
@@ -115,7 +115,7 @@ end
 local function renew()
   local gone = redis.call('ZSCORE', G, id) -- the entry has a tombstone
   local holds = redis.call('ZSCORE', H, id)
-  local mine, stored = record(id)
+  local caller, stored = record(id)
   local known = holds and stored
   if flaws[id] and not gone and not ask.record then
     return {verdict = 'invalid', name = name, flaws = listFlaws()}
@@ -123,46 +123,46 @@ local function renew()
   if gone or not (known or ask.record) then return {verdict = 'lost'} end
   local evictor = holds and evictorOf(id)
   if evictor then return {verdict = 'evicted', by = evictor} end
-  if holds and not alive(mine, id) then return {verdict = 'lost'} end
+  if holds and not alive(caller, id) then return {verdict = 'lost'} end
   if not known then
-    mine = ask.record
+    caller = ask.record
     if not holds then
       local use = inUse()
-      if epoch == ask.epoch or not fits(mine, use) or overlap(mine.slots, use.taken) then return {verdict = 'lost'} end
-      dequeue(place(mine, id)) -- in old data the holder may still be a waiter
-      if not fence or fence < mine.fence then
-        fence = mine.fence
+      if epoch == ask.epoch or not fits(caller, use) or overlap(caller.slots, use.taken) then return {verdict = 'lost'} end
+      dequeue(place(caller, id)) -- in old data the holder may still be a waiter
+      if not fence or fence < caller.fence then
+        fence = caller.fence
         redis.call('HSET', S, 'fence', fence)
       end
     end
-    redis.call('HSET', E, id, cjson.encode(mine))
+    redis.call('HSET', E, id, cjson.encode(caller))
   end
   if ask.mode == 'hold' then
-    local sinceGrant = math.max(now - math.floor(tonumber(mine.since) / 1000), 0)
-    mine.hold = math.min(sinceGrant + ask.hold, MAXHOLD) -- a record's hold counts from the grant
-    redis.call('HSET', E, id, cjson.encode(mine))
+    local sinceGrant = math.max(now - math.floor(tonumber(caller.since) / 1000), 0)
+    caller.hold = math.min(sinceGrant + ask.hold, MAXHOLD) -- a record's hold counts from the grant
+    redis.call('HSET', E, id, cjson.encode(caller))
   end
-  lease(mine, id)
-  return {verdict = 'held', epoch = epoch, record = mine, name = name}
+  lease(caller, id)
+  return {verdict = 'held', epoch = epoch, record = caller, name = name}
 end
 
 local function release()
   local holds = redis.call('ZSCORE', H, id)
-  local mine, stored = record(id)
-  local existed, isAlive = stored or holds ~= false, alive(mine, id)
+  local caller, stored = record(id)
+  local existed, isAlive = stored or holds ~= false, alive(caller, id)
   if not stored then
     if flaws[id] then dequeueAll(id) end
-    mine = ask.record or mine
+    caller = ask.record or caller
   end
-  if ask.mode == 'release' and holds and holdEnd(mine) > now and not evictorOf(id) then
+  if ask.mode == 'release' and holds and holdEnd(caller) > now and not evictorOf(id) then
     -- The slot stays taken for the rest of the hold.
     existed, changed = isAlive, true
-    if not stored and ask.record then redis.call('HSET', E, id, cjson.encode(mine)) end
-    redis.call('ZADD', H, holdEnd(mine), id)
+    if not stored and ask.record then redis.call('HSET', E, id, cjson.encode(caller)) end
+    redis.call('ZADD', H, holdEnd(caller), id)
     redis.call('HDEL', E, id .. '@')
     addTombstone(id)
   else
-    removeEntry(mine, id)
+    removeEntry(caller, id)
   end
   -- By the epoch the caller knows whether a missing entry was removed or forgotten.
   return {verdict = 'released', existed = existed, epoch = epoch or ''}

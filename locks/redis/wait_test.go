@@ -235,7 +235,7 @@ func TestNear(t *testing.T) {
 	first, second := locktest.Enqueue(t, s, "n"), locktest.Enqueue(t, s, "n")
 	near := make(chan struct{}, 100)
 	locktest.Enqueue(t, s, "n", func(r *locks.Request) {
-		r.Progress = func(place int) {
+		r.Hooks.OnPlace = func(place int) {
 			if place <= 2 {
 				near <- struct{}{}
 			}

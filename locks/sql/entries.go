@@ -73,7 +73,7 @@ func (s *Store) list(ctx context.Context, of string) (entries []locks.Entry, err
 	return entries, err
 }
 
-// entry converts the row of an entry. name and key are those of its lock; now is the server's time.
+// entry converts the row of an entry. name and key belong to its lock; now is the server's time.
 func (r *row) entry(name, key string, now int64) locks.Entry {
 	e := locks.Entry{
 		Name: name, State: locks.Waiting, Claim: r.Claim,

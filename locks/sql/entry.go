@@ -40,7 +40,7 @@ func (s *Store) entryOf(ref locks.Ref, by string) *entry {
 func (s *Store) newEntry(r locks.Request) *entry {
 	e := s.entryOf(r.Ref, "")
 	e.NoWait, e.MaxQueue, e.Within, e.By = r.NoWait, r.MaxQueue, queue.Enclosing(r), locks.ReplacedBy(r)
-	e.name, e.onConnect, e.onLogin = r.Name, r.Connected, r.Answered
+	e.name, e.hooks = r.Name, r.Hooks
 	row := &e.row
 	row.State, row.Claim, row.Replace = queue.Waiting, r.Claim, r.Replace
 	row.Claim.Ticket = 0 // the store gives tickets
@@ -95,8 +95,8 @@ func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, s
 	}
 	a = t.answer
 	a.Doubtful = a.Doubtful || isDoubtful
-	if t.own != nil {
-		e.name, e.Epoch, e.row = t.name.name, a.Epoch, *t.own
+	if t.callerRow != nil {
+		e.name, e.Epoch, e.row = t.name.name, a.Epoch, *t.callerRow
 		e.learn(a.Place, t.name.moved, t.pace)
 		e.addGrant(&a)
 	}

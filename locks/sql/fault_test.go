@@ -129,8 +129,8 @@ func TestFrozenInTransaction(t *testing.T) {
 		defer cancel()
 		var all sync.WaitGroup
 		all.Go(func() {
-			if ticket, err := b.behind(t, proxy).Join(ctx, locktest.NewRequest(t, "n", locktest.Limit(2))); err == nil {
-				t.Errorf("it was granted: %v", ticket)
+			if admission, err := b.behind(t, proxy).Join(ctx, locktest.NewRequest(t, "n", locktest.Limit(2))); err == nil {
+				t.Errorf("it was granted: %v", admission)
 			}
 		})
 		<-frozen

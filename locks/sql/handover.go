@@ -27,13 +27,13 @@ import (
 type Release struct {
 	Table string // quoted
 
-	IsName string // the condition that finds the name's row
-	IsOwn  string // the condition that finds the holder's row
-	Front  string // the condition that finds the waiters
-	Others string // the condition that finds the other holders
+	IsName   string // the condition that finds the name's row
+	IsHolder string // the condition that finds the holder's row
+	Front    string // the condition that finds the waiters
+	Others   string // the condition that finds the other holders
 
 	Name    string // the condition that the name's row is as the holder knows it
-	Own     string // the condition that finds the holder's row, if it is as it was granted
+	Granted string // the condition that finds the holder's row, if it is as it was granted
 	OfTable string // the condition that finds the table's own row, if there is no quarantine
 
 	Ready string // the condition that the first waiter can be offered the slot
@@ -47,7 +47,7 @@ type Release struct {
 }
 
 // handOver tries to release the slot in one round trip, and fills in the answer. If done is false, a step must
-// release it. doubtful means that the slot may have been released all the same. limit is that of the whole
+// release it. doubtful means that the slot may have been released all the same. limit is the time of the whole
 // attempt.
 func (e *entry) handOver(ctx context.Context, limit time.Duration, a *lease.Answer) (done, doubtful bool) {
 	c, r := &e.session, &e.row
@@ -108,15 +108,15 @@ func (e *entry) releaseParts() Release {
 	ofKey := fmt.Sprintf("lock_key='%s'", e.key)
 	rel := Release{
 		Table: s.table, Turn: rand.Int64(), Most: locks.MaxNumber - stepNumbers,
-		IsName: ofKey + " AND entry_id=''",
-		IsOwn:  fmt.Sprintf("%s AND entry_id='%s'", ofKey, r.ID),
-		Others: fmt.Sprintf("%s AND state IN ('N','H','O','E') AND entry_id<>'' AND entry_id<>'%s'", ofKey, r.ID),
-		Front:  ofKey + " AND state='W'",
+		IsName:   ofKey + " AND entry_id=''",
+		IsHolder: fmt.Sprintf("%s AND entry_id='%s'", ofKey, r.ID),
+		Others:   fmt.Sprintf("%s AND state IN ('N','H','O','E') AND entry_id<>'' AND entry_id<>'%s'", ofKey, r.ID),
+		Front:    ofKey + " AND state='W'",
 	}
 	rel.Name = fmt.Sprintf("state='%c' AND name='%s' AND epoch='%s' AND quiet<=%s AND counter>=0 AND counter<=%d"+
 		" AND moved>=0 AND moved<=counter", nameRow, escape(e.name, maxInfo), e.Epoch, clock, rel.Most)
-	rel.Own = fmt.Sprintf("%s AND state='H' AND fence=%d AND evicted='' AND hold=0 AND weight=1 AND max_units=1"+
-		" AND ends>%s", rel.IsOwn, r.Fence, clock)
+	rel.Granted = fmt.Sprintf("%s AND state='H' AND fence=%d AND evicted='' AND hold=0 AND weight=1 AND max_units=1"+
+		" AND ends>%s", rel.IsHolder, r.Fence, clock)
 	rel.OfTable = fmt.Sprintf("lock_key='' AND entry_id='' AND format=%d AND quiet<=%s", format, clock)
 	rel.Ready = fmt.Sprintf("weight=1 AND max_units=1 AND evicted='' AND slots='' AND NOT %[1]s"+
 		" AND due>%[2]s AND ends>%[2]s AND ttl>0 AND ttl<=%[3]d AND ends<=%[2]s+%[3]d",

@@ -9,10 +9,10 @@ import (
 )
 
 // noteField is the key of a note. Encode sorts by the keys, and a text that is too long is cut off at its end. So
-// the note has a key that comes after all others but that of the command.
+// the note has a key that comes after all others, but before the key of the command.
 const noteField = "why"
 
-// nextField is the key of owner.Owner.Next. It comes before that of the note.
+// nextField is the key of owner.Owner.Next. It comes before noteField.
 const nextField = "wants"
 
 // infoOf describes a request of this process as the query of a URL. The command comes last, because a text that

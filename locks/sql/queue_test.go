@@ -201,14 +201,14 @@ func TestOrderWithoutListening(t *testing.T) {
 func queueWithoutWaiting(t *testing.T, s locks.Store, changes ...locktest.Change) locks.Ref {
 	t.Helper()
 	r := locktest.NewRequest(t, "n", changes...)
-	ticket, err := s.Join(background, r)
-	if err != nil || !ticket.Queued() {
-		t.Fatalf("Join: %v, %v", ticket, err)
+	admission, err := s.Join(background, r)
+	if err != nil || !admission.Queued() {
+		t.Fatalf("Join: %v, %v", admission, err)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(background)
 		cancel()
-		_, _ = ticket.Wait(ctx)
+		_, _ = admission.Wait(ctx)
 	})
 	return r.Ref
 }

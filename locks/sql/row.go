@@ -17,7 +17,7 @@ import (
 // format is the version of the table's contents. The table's own row has it.
 const format = 4
 
-// The states of a row that is not an entry's. Those of entries are queue's.
+// The states of rows that are no entries. Rows of entries have the states of package queue.
 const (
 	tableRow queue.State = 'T' // the table's own; lock_key and entry_id are empty
 	nameRow  queue.State = 'N' // the row of the name itself, whose entry_id is empty

@@ -140,7 +140,7 @@ func TestRenewWithdrawnOffer(t *testing.T) {
 	s.maxConns.Store(100)
 	v := &view{
 		facts: facts{now: 1000, server: "s", conn: 4}, name: &nameState{epoch: "e", servers: "s", quarantine: 1500},
-		holders: []row{offered}, own: &offered, limit: queue.ShownPlaces,
+		holders: []row{offered}, callerRow: &offered, limit: queue.ShownPlaces,
 	}
 	q := &question{
 		Question: queue.Question{Step: queue.Renew, Entry: queue.Entry{ID: "a", Slots: []int{0}}, Epoch: "e"},
@@ -180,12 +180,12 @@ func TestFarTimes(t *testing.T) {
 			row:      row{Entry: queue.Entry{ID: "c"}, ttl: 30 * time.Second},
 		}
 		step, err := s.decide(q, v)
-		if err != nil || step.own == nil {
+		if err != nil || step.callerRow == nil {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		if d := step.answer.Nap.For; d <= 0 || d > 11*time.Second || step.own.due < v.now {
-			t.Errorf("%s: it looks again in %v and is overdue from %d", what, d, step.own.due)
+		if d := step.answer.Nap.For; d <= 0 || d > 11*time.Second || step.callerRow.due < v.now {
+			t.Errorf("%s: it looks again in %v and is overdue from %d", what, d, step.callerRow.due)
 		}
 	}
 }

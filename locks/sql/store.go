@@ -29,8 +29,8 @@ import (
 	"golock/locks/queue"
 )
 
-// Store is a table in a database. It does nothing until it is used. Join, Attach and Evict are those of
-// lease.Engine, which calls newEntry and entryOf.
+// Store is a table in a database. It does nothing until it is used. lease.Engine implements Join, Attach and
+// Evict, and calls newEntry and entryOf.
 type Store struct {
 	lease.Engine
 	target   *Target
@@ -82,7 +82,7 @@ func (s *Store) quote(name string) string {
 func (s *Store) Abilities() locks.Abilities { return lease.Abilities(s) }
 
 // Close implements locks.Store. There is nothing to close: connections belong
-// to tickets and leases.
+// to admissions and leases.
 func (s *Store) Close() error { return nil }
 
 // Warnings implements locks.Leases.

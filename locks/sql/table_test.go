@@ -173,12 +173,12 @@ type neverRefusing struct {
 	t testing.TB
 }
 
-func (s neverRefusing) Join(ctx context.Context, r locks.Request) (locks.Ticket, error) {
-	ticket, err := s.Store.Join(ctx, r)
+func (s neverRefusing) Join(ctx context.Context, r locks.Request) (locks.Admission, error) {
+	admission, err := s.Store.Join(ctx, r)
 	if err != nil && ctx.Err() == nil && !locktest.IsBusy(err) && !errors.As(err, new(*locks.OutageError)) {
 		s.t.Errorf("Join: %v", err)
 	}
-	return ticket, err
+	return admission, err
 }
 
 // A newcomer after a loss of the table is told what is in its way. The holder restores its row with its

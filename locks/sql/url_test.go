@@ -102,7 +102,7 @@ func TestClientOptions(t *testing.T) {
 		s := f.openURL(t, f.name+"://u@"+silent.Addr().String()+"/d?connect_timeout=0.1")
 		ctx, cancel := context.WithTimeout(background, 1500*time.Millisecond)
 		r := locktest.NewRequest(t, "n")
-		r.StopsSoon = func() bool { return true } // it waits until it has left
+		r.Hooks.StopsSoon = func() bool { return true } // it waits until it has left
 		_, err := s.Join(ctx, r)
 		cancel()
 		if !errors.As(err, new(*locks.OutageError)) {

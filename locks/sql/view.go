@@ -40,7 +40,7 @@ type view struct {
 	front       []row // the first waiters, in their order
 	limit       int   // how many of the first waiters were asked for
 	shown       int   // how many of them were read, valid or not
-	own         *row  // the row of the entry that asks, in whatever state; nil if it has none
+	callerRow   *row  // the row of the entry that asks, in whatever state; nil if it has none
 	ahead       int   // for an entry that joins, or joins again: the number of waiters before it
 	waiters     int   // the number of all waiters; only of those that are alive, if the entry may be turned away
 	replaceable []row // the waiters that may be replaced
@@ -69,7 +69,7 @@ type question struct {
 
 func (q *question) isNew() bool { return q.Step == queue.Join && q.row.Claim.Ticket == 0 }
 
-// mayBeTurnedAway reports whether the question is that of a newcomer that may not wait in every queue, and
+// mayBeTurnedAway reports whether a newcomer asks that may not wait in every queue, and
 // many others ask at the same time.
 func (q *question) mayBeTurnedAway() bool {
 	return q.isCrowded && q.isNew() && q.name != "" && (q.NoWait || q.MaxQueue != nil)
@@ -200,16 +200,16 @@ func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
 	if err := v.readTable(s, q, answers[0][0]); err != nil {
 		return err
 	}
-	v.name, v.holders, v.own, v.invalid = nil, nil, nil, nil
+	v.name, v.holders, v.callerRow, v.invalid = nil, nil, nil, nil
 	if len(answers[1]) > 0 {
 		v.readName(answers[1][0])
 	}
 	v.holders = v.parseRows(answers[2])
 	v.shown = len(answers[3])
 	v.front = v.parseRows(answers[3])
-	if own := answers[4]; len(own) > 0 && q.row.ID != "" {
-		r := parseRow(own[0])
-		v.own = &r
+	if rows := answers[4]; len(rows) > 0 && q.row.ID != "" {
+		r := parseRow(rows[0])
+		v.callerRow = &r
 		isNoted := func(noted row) bool { return noted.ID == r.ID }
 		if r.State != queue.Tombstone && !slices.ContainsFunc(v.invalid, isNoted) { // it has an unknown state, or is far back
 			v.isValid(&r)
@@ -227,7 +227,7 @@ func (v *view) read(s *Store, q *question, answers []Rows) (err error) {
 // begin gives a name without a row the state that a new row has when it is locked for the first time. It
 // returns false if the name has a row, or has entries but no row.
 func (v *view) begin(q *question) bool {
-	hasEntries := len(v.holders)+len(v.invalid)+v.shown+v.waiters > 0 || v.own != nil
+	hasEntries := len(v.holders)+len(v.invalid)+v.shown+v.waiters > 0 || v.callerRow != nil
 	if v.name != nil || q.name == "" || hasEntries {
 		return false
 	}
@@ -280,8 +280,8 @@ func (v *view) readName(line []string) {
 	v.isValid(&r)
 }
 
-// needsMore reports whether so many of the waiters that were read are overdue that more must be read to find the
-// next one.
+// needsMore reports whether more waiters must be read to find the next one, because too many of those that were
+// read are overdue.
 func (v *view) needsMore() bool {
 	present := 0
 	for i := range v.front {

@@ -30,9 +30,9 @@ func (e *entry) prolongPlace(ctx context.Context, a *lease.Answer) bool {
 	}
 	var moved int64
 	var late int64 // the time until all of the first waiters are overdue: they may have died with the holder
-	var ownRows, expiredOffers, place int
-	err = scan(answers[0][0], &moved, &late, &ownRows, &expiredOffers, &place)
-	if err != nil || ownRows == 0 || expiredOffers > 0 || late <= 0 {
+	var waitingRows, expiredOffers, place int
+	err = scan(answers[0][0], &moved, &late, &waitingRows, &expiredOffers, &place)
+	if err != nil || waitingRows == 0 || expiredOffers > 0 || late <= 0 {
 		return false
 	}
 	getsWoken := !canBeWoken && place <= s.abilities().Wakes
@@ -64,12 +64,12 @@ func (e *entry) prolongText() string {
 func (e *entry) lookText() string {
 	table, clock := e.store.table, e.store.dialect.Clock
 	ofName := fmt.Sprintf("%s WHERE lock_key='%s'", table, e.key)
-	ownRows := "(SELECT COUNT(*) FROM " + table + e.whereWaiting() + ")"
+	waitingRows := "(SELECT COUNT(*) FROM " + table + e.whereWaiting() + ")"
 	expiredOffers := "(SELECT COUNT(*) FROM " + ofName + " AND state='O' AND due<=" + clock + ")"
 	counted := fmt.Sprintf("(SELECT COUNT(*)+1 FROM %[1]s AND state='W' AND ord<'%[2]s'"+
 		" AND ord>=(SELECT low FROM %[1]s AND entry_id=''))", ofName, order(e.row.Claim))
 	place := fmt.Sprintf("CASE WHEN moved=%d THEN %d ELSE %s END", e.moved, e.place, counted)
-	return "SELECT moved,late-" + clock + "," + ownRows + "," + expiredOffers + "," + place +
+	return "SELECT moved,late-" + clock + "," + waitingRows + "," + expiredOffers + "," + place +
 		" FROM " + ofName + " AND entry_id=''"
 }
 
@@ -119,9 +119,9 @@ func (e *entry) sleep(ctx context.Context, nap queue.Nap) (sent locks.Instant, e
 	if err != nil || len(answers[0]) == 0 {
 		return 0, err
 	}
-	own := parseRow(answers[0][0])
-	if own.flaw == nil && own.State == queue.Holding {
-		e.row = own
+	accepted := parseRow(answers[0][0])
+	if accepted.flaw == nil && accepted.State == queue.Holding {
+		e.row = accepted
 	}
 	return sent, nil
 }
@@ -151,9 +151,9 @@ func (e *entry) peek(ctx context.Context, nap queue.Nap) error {
 // offer was made may accept it, which proves that the server was not restarted since.
 func (e *entry) acceptText() string {
 	dialect := &e.store.dialect
-	own := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s'", e.key, e.row.ID)
+	ofEntry := fmt.Sprintf(" WHERE lock_key='%s' AND entry_id='%s'", e.key, e.row.ID)
 	return dialect.Begin + fmt.Sprintf(";UPDATE %[1]s SET state='H',due=0,conn=0,since=%[2]s,ends=%[2]s+ttl,"+
 		"hold=CASE WHEN hold>0 THEN LEAST(hold+%[2]s,%[6]d) ELSE 0 END%[3]s AND state='O' AND conn=%[4]d AND evicted='';"+
 		"SELECT %[5]s FROM %[1]s%[3]s;",
-		e.store.table, dialect.Clock, own, e.row.wakeConn, selected, locks.MaxMoment) + dialect.Commit
+		e.store.table, dialect.Clock, ofEntry, e.row.wakeConn, selected, locks.MaxMoment) + dialect.Commit
 }

@@ -106,7 +106,7 @@ func (t *step) canWake(w *row) bool {
 	return t.sameAccount(w) && w.ends-micros(w.ttl) >= t.v.start
 }
 
-// sameAccount reports whether this client and that of an entry can wake each other. Without
+// sameAccount reports whether this client and the client of an entry can wake each other. Without
 // notifications that takes the same server and account; an account of MySQL includes a host.
 func (t *step) sameAccount(r *row) bool {
 	return r.login == t.v.login || t.store.dialect.Notifies

@@ -121,8 +121,8 @@ func (h *history) admission(r *run, all *findings) {
 		}
 	}
 	h.slots(r, c, all)
-	own := h.excuse(r, []lifeID{c.lifeID}, c) // it may have lost its slot before it looked
-	inside, strict := []*run{r}, []*run{r}    // strict: without those that are excused
+	excuseOfRun := h.excuse(r, []lifeID{c.lifeID}, c) // the run may have lost its slot before it looked
+	inside, strict := []*run{r}, []*run{r}            // strict: without those that are excused
 	why := ""
 	for _, o := range h.runs {
 		saw := slices.DeleteFunc(slices.Clone(c.saw), func(id lifeID) bool { return id.token != o.Token })
@@ -133,8 +133,12 @@ func (h *history) admission(r *run, all *findings) {
 		if !holds && len(h.hit(o, o.started, c.looked, losses...)) > 0 {
 			forgotten = notHold
 		}
-		excuse := cmp.Or(own, forgotten, h.excuse(o, saw, c))
-		if inside = append(inside, o); excuse == "" {
+		excuse := cmp.Or(excuseOfRun, forgotten)
+		if excuse == "" {
+			excuse = h.excuse(o, saw, c)
+		}
+		inside = append(inside, o)
+		if excuse == "" {
 			strict = append(strict, o)
 		} else {
 			why = excuse

@@ -16,8 +16,8 @@ const (
 	idleFor = 5 * time.Second
 )
 
-// oneMore is held by the worker that looks: those that wait begin one after the other, and each sees
-// what the one before it has begun.
+// oneMore is held by the worker that looks. Workers that wait begin one after the other, and each of them
+// sees what the one before it has begun.
 var oneMore sync.Mutex
 
 // awaitIdle returns when the processors are idle enough, when there is no more to do, or when the run is

@@ -24,7 +24,7 @@ type kind struct {
 	emulator string
 }
 
-// What has no race detector is compiled as the programs are: packages are compiled once for both.
+// Passes without the race detector compile as the programs do, so packages are compiled once for both.
 var (
 	raced    = &kind{name: "race", flags: []string{"-race", "-tags", "integration"}}
 	plain    = &kind{name: "plain", flags: []string{"-tags", "integration"}, env: []string{"CGO_ENABLED=0"}}
@@ -64,7 +64,7 @@ var passes = []pass{
 		packages: are("runner locks/etcd locks/files locks/local locks/open locks/redis locks/sql")},
 	{name: "black box", kind: plain, packages: isSuite},
 	{name: "matrix on redis", kind: plain, packages: are("test/matrix"), env: []string{"LOCKTEST_STORE=redis"}},
-	// What golock itself does is the same as on Redis; leaving the queue of a database is not.
+	// Only these tests depend on how a run leaves the queue of a database. On Redis all tests run.
 	{name: "matrix on mariadb", kind: plain, flags: []string{"-run", "Waiting|Instants"},
 		packages: are("test/matrix"), env: []string{"LOCKTEST_STORE=mariadb"}},
 	{name: "portable", kind: portable, packages: are("signals")},
@@ -76,8 +76,8 @@ var passes = []pass{
 var bits32 = pass{name: "32 bits", kind: for386, flags: []string{"-skip", exhaustive + "|^TestScripts$"}, packages: isUnit}
 
 // emulated is bits32 where the kernel runs no 32-bit programs: as ARM, in an emulator, which has
-// neither processes that start each other nor all of /proc. Of the two emulators Go runs in that of ARM
-// only. TestDist makes programs for the same ARM.
+// neither processes that start each other nor all of /proc. Of the two emulators only the one of ARM runs Go
+// programs. TestDist makes programs for the same ARM.
 var emulated = pass{
 	name: "32 bits, emulated", kind: forARM,
 	packages: are("locks locks/queue locks/network locks/sql runner/renewal config cli/term"),

@@ -12,7 +12,7 @@ import (
 // seedVariable sets another seed of random choices.
 const seedVariable = "LOCKTEST_SEED"
 
-// Seed is that of random choices: the same in each run, except in a campaign.
+// Seed returns the seed of random choices. All runs have the same one, except in a campaign.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	text := os.Getenv(seedVariable)

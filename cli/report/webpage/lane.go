@@ -15,7 +15,7 @@ type lane struct {
 	Host     string
 	Store    string // "" if all runs are of one store
 	Height   int
-	IsFirst  bool // of its lock
+	IsFirst  bool // the lane is the first one of its lock
 	Bars     []*bar
 	Overfull int // the number of runs that are drawn over others in the last row, because the lane has no more rows
 

@@ -27,7 +27,7 @@ const (
 
 // Page collects the runs of a page.
 type Page struct {
-	now     time.Time // its location is that of all times on the page
+	now     time.Time // all times on the page are in its location
 	runs    []*run
 	dropped int               // runs that are older than those that are drawn
 	limit   int               // the number of runs that are drawn

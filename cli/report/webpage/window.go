@@ -24,7 +24,7 @@ type window struct {
 // tick is a moment on the axis of time.
 type tick struct{ X, Text string }
 
-// linkLine is a line of links to windows: those of a day, or of a year.
+// linkLine is a line of links to the windows of a day, or of a year.
 type linkLine struct {
 	Title string
 	Links []link
@@ -68,8 +68,8 @@ func (p *Page) windows() []*window {
 // window of all runs is larger.
 const bytesOfPage, bytesOfRun = 400_000, 230
 
-// sizeOfWindow is the approximate size of a window without lanes, sizeOfLane that of a lane without bars,
-// in bytes.
+// sizeOfWindow is the approximate size of a window without lanes, and sizeOfLane the size of a lane without
+// bars, in bytes.
 const sizeOfWindow, sizeOfLane = 700, 130
 
 // size returns the approximate size of the bar of a run, in bytes.

@@ -63,7 +63,7 @@ func StartClusterAt(t testing.TB, sites []server.Site, options ...string) *Clust
 	return c
 }
 
-// URL is that of a store on the cluster, whose first host is that of a node.
+// URL returns the URL of a store on the cluster. Its first host is the node with the given number.
 func (c *Cluster) URL(first int) string {
 	var hosts []string
 	for i := range c.Nodes {

@@ -25,13 +25,13 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 	})}
 }
 
-// URL is that of a store behind the proxy.
+// URL returns the URL of a store behind the proxy.
 func (p *Proxy) URL() string { return "etcd://" + p.Addr() }
 
 // wire is a connection of HTTP/2. Each frame is a message; a request is the frame with its data.
 type wire struct {
 	decoder *hpack.Decoder
-	methods map[uint32]string // by stream
+	methods map[uint32]string // the method that each stream calls
 	begun   bool
 	last    atomic.Uint32 // the stream of the last request
 }

@@ -3,7 +3,6 @@
 package etcdtest
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -99,7 +98,11 @@ func (s *Server) member() string {
 }
 
 func (s *Server) start() error {
-	path, err := exec.LookPath(cmp.Or(os.Getenv(programVariable), "etcd"))
+	program := os.Getenv(programVariable)
+	if program == "" {
+		program = "etcd"
+	}
+	path, err := exec.LookPath(program)
 	if err != nil {
 		return fmt.Errorf("etcd is not installed: make deps")
 	}
@@ -138,7 +141,7 @@ func (s *Server) listens() bool {
 	return true
 }
 
-// URL is that of a store on the server; options are appended to it.
+// URL returns the URL of a store on the server, with options appended.
 func (s *Server) URL(options ...string) string {
 	return server.WithOptions("etcd://"+s.Addr(), options)
 }
@@ -190,12 +193,12 @@ func Shared(t testing.TB) *Server {
 	t.Helper()
 	s, err := share()
 	testkit.Must(t, err)
-	mine := *s
-	mine.t = t
-	return &mine
+	clone := *s
+	clone.t = t
+	return &clone
 }
 
-// StoreURL is that of a store of the test's own on the shared server.
+// StoreURL returns the URL of a store on the shared server that only this test uses.
 func StoreURL(t testing.TB, options ...string) string {
 	t.Helper()
 	return server.WithOptions("etcd://"+Shared(t).Addr()+"/"+server.NewPrefix(), options)

@@ -38,7 +38,7 @@ type Process struct {
 	// Credential is the user that the server runs as; nil stands for the user of the tests.
 	Credential *syscall.Credential
 
-	// Namespace is the file of the server's network namespace; "" stands for that of the tests.
+	// Namespace is the file of the server's network namespace. If it is "", the server runs in the tests' namespace.
 	Namespace string
 
 	cmd    *exec.Cmd // nil if the server does not run

@@ -24,8 +24,8 @@ var (
 	ends   []func()
 )
 
-// Get gives the server of a variable: that of the run of all tests, which is attached, or one that
-// is started for this process.
+// Get returns the server of a variable. It attaches the server that the run of all tests has started. If there
+// is none, it starts one for this process.
 func Get[S any](v Shared, attach func(*Process) (S, error), start func() (s S, end func(), err error)) (s S, err error) {
 	sharing.Lock()
 	defer sharing.Unlock()
@@ -48,7 +48,7 @@ func Get[S any](v Shared, attach func(*Process) (S, error), start func() (s S, e
 	return s, err
 }
 
-// prefixes counts those of this process.
+// prefixes counts the prefixes of this process.
 var prefixes atomic.Int64
 
 // NewPrefix returns a prefix that no other store on a shared server has.

@@ -90,7 +90,7 @@ func (s *Sentinels) Complete() bool {
 	return false
 }
 
-// URL is that of a store at the sentinels' master.
+// URL returns the URL of a store at the sentinels' master.
 func (s *Sentinels) URL(options ...string) string {
 	return server.WithOptions("redis+sentinel://"+addresses(s.Sentinels)+"/"+masterName, options)
 }
@@ -150,7 +150,7 @@ func (c *Cluster) NameAt(first bool) string {
 	}
 }
 
-// URL is that of a store on the cluster.
+// URL returns the URL of a store on the cluster.
 func (c *Cluster) URL(options ...string) string {
 	return server.WithOptions("redis+cluster://"+addresses(c.Nodes), options)
 }

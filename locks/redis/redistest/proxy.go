@@ -41,11 +41,12 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 	return &Proxy{server.NewProxy(t, s.Addr(), func() server.Wire { return wire{} }), t, s.Addr()}
 }
 
-// URL is that of a store without quarantine behind the proxy.
+// URL returns the URL of a store without quarantine behind the proxy.
 func (p *Proxy) URL() string { return "redis://" + p.Addr() + "?quarantine=0" }
 
-// Replay sends all script runs that were ever seen to the server again, or
-// those of some modes, in their order, as a network that delivers late would.
+// Replay sends all script runs that were ever seen to the server again, in their
+// order, as a network that delivers late would. If modes are given, it sends only
+// runs with one of them.
 func (p *Proxy) Replay(modes ...string) {
 	p.t.Helper()
 	c, err := net.Dial("tcp", p.server)
@@ -116,7 +117,7 @@ func readRequest(r *bufio.Reader) (raw []byte, args []string, err error) {
 	return b.Bytes(), args, err
 }
 
-// mode is that of the script that a request runs; "": it runs none.
+// mode returns the mode in which a request runs the script, or "" if it runs none.
 func mode(args []string) string {
 	if len(args) < 3 || !strings.HasPrefix(strings.ToLower(args[0]), "eval") {
 		return ""

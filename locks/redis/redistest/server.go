@@ -111,7 +111,7 @@ func (s *Server) answers() bool {
 	return strings.HasPrefix(text, "+PONG") || strings.HasPrefix(text, "-NOAUTH")
 }
 
-// URL is that of a store on the server; options are appended to it, as in
+// URL returns the URL of a store on the server, with options appended, such as
 // "quarantine=0".
 func (s *Server) URL(options ...string) string {
 	return server.WithOptions("redis://"+s.Addr(), options)

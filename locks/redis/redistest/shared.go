@@ -18,13 +18,13 @@ func Shared(t testing.TB) *Server {
 	t.Helper()
 	s, err := share()
 	testkit.Must(t, err)
-	mine := *s
-	mine.t = t
-	return &mine
+	clone := *s
+	clone.t = t
+	return &clone
 }
 
-// StoreURL is that of a store of the test's own on the shared server, without a
-// quarantine.
+// StoreURL returns the URL of a store without quarantine on the shared server, which
+// only this test uses.
 func StoreURL(t testing.TB, options ...string) string {
 	t.Helper()
 	return Shared(t).SocketURL(append([]string{"prefix=" + server.NewPrefix(), "quarantine=0s"}, options...)...)

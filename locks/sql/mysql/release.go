@@ -15,20 +15,20 @@ func release(r sql.Release) string {
 	d := dialect()
 	return strings.Join([]string{
 		d.Begin,
-		"SET @golock_ok=0,@golock_counter=0,@golock_low='',@golock_own=0,@golock_others=1,@golock_table=0," +
+		"SET @golock_ok=0,@golock_counter=0,@golock_low='',@golock_granted=0,@golock_others=1,@golock_table=0," +
 			"@golock_first='',@golock_ord='',@golock_conn=0,@golock_ready=1,@golock_offer=0",
 		fmt.Sprintf("SELECT %s,counter,low INTO @golock_ok,@golock_counter,@golock_low FROM %s WHERE %s FOR UPDATE",
 			r.Name, r.Table, r.IsName),
-		fmt.Sprintf("SELECT COUNT(*) INTO @golock_own FROM %s WHERE %s", r.Table, r.Own),
+		fmt.Sprintf("SELECT COUNT(*) INTO @golock_granted FROM %s WHERE %s", r.Table, r.Granted),
 		fmt.Sprintf("SELECT COUNT(*) INTO @golock_others FROM %s WHERE %s", r.Table, r.Others),
 		fmt.Sprintf("SELECT COUNT(*) INTO @golock_table FROM %s WHERE %s", r.Table, r.OfTable),
 		fmt.Sprintf("SELECT entry_id,ord,conn,%s INTO @golock_first,@golock_ord,@golock_conn,@golock_ready"+
 			" FROM %s WHERE %s AND ord>=@golock_low ORDER BY ord,entry_id LIMIT 1", r.Ready, r.Table, r.Front),
-		"SET @golock_ok=@golock_ok AND @golock_own=1 AND @golock_others=0 AND @golock_table=1 AND @golock_ready AND " +
+		"SET @golock_ok=@golock_ok AND @golock_granted=1 AND @golock_others=0 AND @golock_table=1 AND @golock_ready AND " +
 			r.Server,
 		fmt.Sprintf("SET @golock_offer=@golock_ok AND @golock_first<>'',@golock_counter=GREATEST(@golock_counter+2,%s)",
 			d.Clock),
-		fmt.Sprintf("UPDATE %s SET %s WHERE %s AND @golock_ok", r.Table, r.Tombstone, r.IsOwn),
+		fmt.Sprintf("UPDATE %s SET %s WHERE %s AND @golock_ok", r.Table, r.Tombstone, r.IsHolder),
 		fmt.Sprintf("UPDATE %s SET %s,fence=@golock_counter-1 WHERE %s AND entry_id=@golock_first AND @golock_offer",
 			r.Table, r.Offer, r.Front),
 		fmt.Sprintf("UPDATE %s SET seen=counter,counter=@golock_counter,turn=%d,"+

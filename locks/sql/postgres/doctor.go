@@ -18,7 +18,7 @@ func examine(ctx context.Context, x *sql.Examination) {
 		" UNION ALL SELECT 'unseen',count(*)::text FROM pg_stat_replication WHERE sync_state IS NULL"+
 		" UNION ALL SELECT 'awaited',count(*)::text FROM pg_stat_replication WHERE sync_state IN ('sync','quorum')"+
 		" UNION ALL SELECT 'away',count(*)::text FROM pg_replication_slots WHERE slot_type='physical' AND NOT active"+
-		" UNION ALL SELECT 'own',rolconnlimit::text FROM pg_roles WHERE rolname=current_user")
+		" UNION ALL SELECT 'limit of user',rolconnlimit::text FROM pg_roles WHERE rolname=current_user")
 	if err != nil {
 		return
 	}
@@ -33,7 +33,7 @@ func examine(ctx context.Context, x *sql.Examination) {
 	durable(x, set)
 	standbys(x, set["synchronous_standby_names"], number)
 	most := number("max_connections") - number("superuser_reserved_connections")
-	if n, err := strconv.Atoi(set["own"]); err == nil && n >= 0 {
+	if n, err := strconv.Atoi(set["limit of user"]); err == nil && n >= 0 {
 		most = min(most, n)
 	}
 	x.Room(most, number("used"))

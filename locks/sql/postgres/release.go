@@ -25,8 +25,8 @@ func isServer(conn, start int64) string {
 func release(r sql.Release) string {
 	d := dialect()
 	parts := strings.NewReplacer(
-		"{Table}", r.Table, "{IsName}", r.IsName, "{IsOwn}", r.IsOwn, "{Front}", r.Front, "{Others}", r.Others,
-		"{Name}", r.Name, "{Own}", r.Own, "{OfTable}", r.OfTable, "{Ready}", r.Ready, "{Server}", r.Server,
+		"{Table}", r.Table, "{IsName}", r.IsName, "{IsHolder}", r.IsHolder, "{Front}", r.Front, "{Others}", r.Others,
+		"{Name}", r.Name, "{Granted}", r.Granted, "{OfTable}", r.OfTable, "{Ready}", r.Ready, "{Server}", r.Server,
 		"{Tombstone}", r.Tombstone, "{Offer}", r.Offer, "{Turn}", strconv.FormatInt(r.Turn, 10), "{Clock}", d.Clock,
 	)
 	return strings.Join([]string{d.Begin, parts.Replace(lockName), parts.Replace(releaseSlot), commit}, ";")
@@ -40,10 +40,10 @@ const releaseSlot = `WITH
 name AS (SELECT low,GREATEST(counter+2,{Clock}) AS next FROM {Table} WHERE {IsName} AND {Name}),
 first AS (SELECT entry_id,ord,conn,{Ready} AS ready FROM {Table}
  WHERE {Front} AND ord>=(SELECT low FROM name) ORDER BY ord,entry_id LIMIT 1),
-valid AS (SELECT next FROM name WHERE EXISTS (SELECT FROM {Table} WHERE {Own})
+valid AS (SELECT next FROM name WHERE EXISTS (SELECT FROM {Table} WHERE {Granted})
  AND EXISTS (SELECT FROM {Table} WHERE {OfTable}) AND NOT EXISTS (SELECT FROM {Table} WHERE {Others})
  AND NOT EXISTS (SELECT FROM first WHERE NOT ready) AND {Server}),
-released AS (UPDATE {Table} SET {Tombstone} FROM valid WHERE {IsOwn}),
+released AS (UPDATE {Table} SET {Tombstone} FROM valid WHERE {IsHolder}),
 offered AS (UPDATE {Table} AS w SET {Offer},fence=next-1 FROM valid,first
  WHERE w.{Front} AND w.entry_id=first.entry_id RETURNING w.entry_id,w.conn,w.ord),
 counted AS (UPDATE {Table} SET seen=counter,counter=next,turn={Turn},

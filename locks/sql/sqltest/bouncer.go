@@ -81,7 +81,7 @@ func (b *Bouncer) Restart(t testing.TB) {
 	testkit.Must(t, b.start())
 }
 
-// URL is that of a store behind it, over its unix socket.
+// URL returns the URL of a store behind the pooler, over the pooler's unix socket.
 func (b *Bouncer) URL(database string, options ...string) string {
 	return server.WithOptions(socketURL(&b.Process, "golock", database), options)
 }

@@ -161,8 +161,8 @@ func (s *Server) NewDatabase(t testing.TB) string {
 	return name
 }
 
-// URL is that of a store in the database, over the unix socket; options are
-// appended to it, as in "quarantine=0".
+// URL returns the URL of a store in the database, over the unix socket, with options
+// appended, such as "quarantine=0".
 func (s *Server) URL(database string, options ...string) string {
 	return server.WithOptions(s.kind.url(s, s.User, database), options)
 }
@@ -172,7 +172,7 @@ func (s *Server) TCPURL(database string, options ...string) string {
 	return tcpURL(s.Kind, s.User, s.Addr(), database, options)
 }
 
-// URLAt is the same at another address, that of a proxy.
+// URLAt returns the URL of a store in a database of the server behind a proxy with the given address.
 func URLAt(s *Server, address, database string, options ...string) string {
 	return tcpURL(s.Kind, s.User, address, database, options)
 }
@@ -206,8 +206,8 @@ type Connection struct {
 	Statement string // running or, at PostgreSQL, the last
 }
 
-// Connections lists those of the user golock to a database, or to all if it is
-// "".
+// Connections lists the connections of the user golock to a database, or to all
+// databases if it is "".
 func (s *Server) Connections(t testing.TB, database string) []Connection {
 	t.Helper()
 	var list []Connection
@@ -247,7 +247,7 @@ func (s *Server) NewUser(t testing.TB, database string, rights ...string) *User 
 	return u
 }
 
-// URL is that of a store in the user's database, over the unix socket.
+// URL returns the URL of a store in the user's database, over the unix socket.
 func (u *User) URL(options ...string) string {
 	return server.WithOptions(u.server.kind.url(u.server, u.Name, u.Database), options)
 }

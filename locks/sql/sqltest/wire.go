@@ -29,7 +29,7 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 	return &Proxy{server.NewProxy(t, s.Addr(), wire), s.Kind}
 }
 
-// URL is that of a store behind the proxy, with the password.
+// URL returns the URL of a store behind the proxy, with the password.
 func (p *Proxy) URL(database string, options ...string) string {
 	return tcpURL(p.scheme, "golock", p.Addr(), database, options)
 }

@@ -14,8 +14,8 @@ import (
 	"golock/locks/locktest/server"
 )
 
-// ours is what the servers of this test binary have in common. (Those of different packages
-// are different processes.) What a killed one leaves, make test removes.
+// ours is what the servers of this test binary have in common. (The tests of each package
+// are a process.) If that process is killed, make test removes what it leaves.
 var ours struct {
 	mu        sync.Mutex
 	dir       string
@@ -23,8 +23,8 @@ var ours struct {
 	count     int
 }
 
-// shared gives the server of a kind that all tests share: that of the run of all
-// tests, if there is one.
+// shared returns the server of a kind that all tests share. If there is a run of all tests,
+// its server is returned.
 func shared(k kind) (*Server, error) {
 	return server.Get(variable(k), func(p *server.Process) (s *Server, err error) {
 		s = &Server{Process: *p, Kind: k.name, User: "golock", kind: k}
@@ -100,7 +100,7 @@ func prepare(k kind, tls bool, options []string) (*Server, error) {
 		if s.Certificate, s.Key, err = server.NewCertificate(dir, ServerName); err != nil {
 			return nil, err
 		}
-		if err := own(account, s.Key); err != nil {
+		if err := giveTo(account, s.Key); err != nil {
 			return nil, err
 		}
 	}
@@ -158,7 +158,7 @@ func newDirLocked(name string, a *syscall.Credential) (string, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	return dir, own(a, dir)
+	return dir, giveTo(a, dir)
 }
 
 // accountFor is the user that a server runs as, if the tests run as root: the servers
@@ -178,7 +178,7 @@ func accountFor(k kind) (*syscall.Credential, error) {
 	return &c, err
 }
 
-func own(a *syscall.Credential, file string) error {
+func giveTo(a *syscall.Credential, file string) error {
 	if a == nil {
 		return nil
 	}

@@ -11,8 +11,8 @@ import (
 	"golock/locks"
 )
 
-// ticket is a request, from Join to the grant.
-type ticket struct {
+// admission is a request, from Join to the grant.
+type admission struct {
 	store    *Store
 	request  locks.Request
 	entry    atomic.Pointer[entry] // atomic because Evicted may be called in another goroutine than Wait
@@ -21,7 +21,7 @@ type ticket struct {
 }
 
 var (
-	// errMoved says that the lock file was removed or replaced, so that the ticket has to join again.
+	// errMoved says that the lock file was removed or replaced, so that the entry has to join again.
 	errMoved = errors.New("the lock file was removed")
 
 	// errDamaged says that the table cannot be read and that entries use it.
@@ -38,33 +38,33 @@ const (
 	recheck = time.Second
 )
 
-// These methods implement locks.Ticket.
-func (t *ticket) Queued() bool            { return t.lease == nil }
-func (t *ticket) Replaced() []locks.Entry { return t.replaced }
-func (t *ticket) Evicted() error          { return t.entry.Load().evicted() }
+// These methods implement locks.Admission.
+func (adm *admission) Queued() bool            { return adm.lease == nil }
+func (adm *admission) Replaced() []locks.Entry { return adm.replaced }
+func (adm *admission) Evicted() error          { return adm.entry.Load().evicted() }
 
 // join makes an entry in the file to which the path leads now. It takes the slot if it is free.
-func (t *ticket) join(ctx context.Context) error {
+func (adm *admission) join(ctx context.Context) error {
 	var e *entry
 	for range maxMoves {
-		d, err := t.store.openForUse()
+		d, err := adm.store.openForUse()
 		if err != nil {
 			return err
 		}
-		if d.isMade && t.store.path != "" { // a missing directory is no surprise if it is the default one
-			t.request.TellMade(d.path)
+		if d.isMade && adm.store.path != "" { // a missing directory is no surprise if it is the default one
+			adm.request.Hooks.NewDirectory(d.path)
 		}
 		e = &entry{
-			request: &t.request, dir: d, path: d.path + "/" + fileName(t.request.Name),
-			pathBytes: d.pathBytes(t.request.Name), asleep: map[int64]bool{}, freed: make(chan error, 1),
+			request: &adm.request, dir: d, path: d.path + "/" + fileName(adm.request.Name),
+			pathBytes: d.pathBytes(adm.request.Name), asleep: map[int64]bool{}, freed: make(chan error, 1),
 		}
-		l, err := e.enter(ctx, t)
+		l, err := e.enter(ctx, adm)
 		for _, v := range e.victims {
 			_ = v.end() // if the victim cannot be signalled, the newcomer waits for it
 		}
 		if err == nil {
-			t.entry.Store(e)
-			t.lease = l
+			adm.entry.Store(e)
+			adm.lease = l
 			return nil
 		}
 		_ = e.close()
@@ -75,13 +75,13 @@ func (t *ticket) join(ctx context.Context) error {
 	return &locks.PathError{Path: e.path, Err: errors.New("it is removed again and again")}
 }
 
-// Wait implements locks.Ticket.
-func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
-	err := t.wait(ctx)
+// Wait implements locks.Admission.
+func (adm *admission) Wait(ctx context.Context) (locks.Lease, error) {
+	err := adm.wait(ctx)
 	if err == nil {
-		return t.lease, nil
+		return adm.lease, nil
 	}
-	e := t.entry.Load()
+	e := adm.entry.Load()
 	evicted := e.evicted() // before close: after it another process may use the record
 	_ = e.close()
 	if ctx.Err() == nil {
@@ -91,26 +91,26 @@ func (t *ticket) Wait(ctx context.Context) (locks.Lease, error) {
 		return nil, evicted
 	}
 	if reason := e.obstacles.reason(); reason != "" {
-		return nil, &locks.BusyError{Name: t.request.Name, Reason: reason}
+		return nil, &locks.BusyError{Name: adm.request.Name, Reason: reason}
 	}
 	return nil, ctx.Err()
 }
 
-// wait sleeps and tries until the ticket has a lease. It first waits for the obstacles that join has
+// wait sleeps and tries until the slot is granted. It first waits for the obstacles that join has
 // found. If they have gone since, that sleep ends at once.
-func (t *ticket) wait(ctx context.Context) error {
-	for t.lease == nil {
-		e := t.entry.Load()
+func (adm *admission) wait(ctx context.Context) error {
+	for adm.lease == nil {
+		e := adm.entry.Load()
 		err := e.sleep(ctx)
 		if err == nil {
-			t.lease, err = e.tryAgain(ctx)
+			adm.lease, err = e.tryAgain(ctx)
 		}
 		if errors.Is(err, errDamaged) { // somebody may mend the table, or its holders may end
 			e.obstacles = obstacles{damaged: true}
 			err = nil
 		}
 		if err == errMoved {
-			err = t.join(ctx)
+			err = adm.join(ctx)
 			if err == nil {
 				_ = e.close()
 			}
@@ -149,7 +149,7 @@ func (e *entry) tryAgain(ctx context.Context) (l *lease, err error) {
 func (e *entry) wakeNext(l *lease) {
 	holdsAlone := len(e.obstacles.holders) == 0 && e.record.weight == e.record.max
 	if holdsAlone {
-		e.request.DoLater(l.unlockWaitByte)
+		e.request.Hooks.Later(l.unlockWaitByte)
 	} else {
 		l.unlockWaitByte()
 	}

@@ -2,27 +2,6 @@ package locks
 
 import "context"
 
-// Ticket is a place in a queue, or a grant to be fetched. The caller of Join calls Wait
-// exactly once.
-type Ticket interface {
-	// Queued reports whether the ticket had to queue.
-	Queued() bool
-
-	// Replaced returns the entries that Join has evicted.
-	Replaced() []Entry
-
-	// Evicted returns an *EvictedError if the place was taken back, without waiting. Only a store that
-	// signals an eviction with SIGTERM knows it here; in other stores Wait returns the error.
-	Evicted() error
-
-	// Wait sleeps until the slot is granted; the caller must release the lease. If ctx
-	// ends first, it leaves the queue and returns ctx's error without delay, or an
-	// *OutageError if the store was out of reach or in quarantine then. (A networked
-	// store is told, but its answer is not awaited.) A place that was taken back gives
-	// an *EvictedError. An outage does not end the waiting.
-	Wait(ctx context.Context) (Lease, error)
-}
-
 // Lease is a held slot. Its methods may be called from several goroutines.
 type Lease interface {
 	// Grant says what was given.
