@@ -145,7 +145,7 @@ type heldSlot struct {
 	ID      string
 	Slots   string // locks.FormatSlots
 	Fence   int64
-	Expires *int64 // in ms; nil on stores without leases
+	Expires *int64 // the rest of the lease in ms; nil on stores without leases
 }
 
 // takenSlot is what a script learns of its slot.

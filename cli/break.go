@@ -57,7 +57,7 @@ const goneLimit = 30 * time.Second
 // An eviction again helps if the store has forgotten the first one, or if the command has ended since and
 // another process keeps its slot: each eviction ends the processes that keep the slot at that moment.
 const (
-	firstPause = 5 * time.Millisecond   // before the first look; the pause doubles after each look
+	firstPause = 5 * time.Millisecond   // the pause before the first look; it doubles after each look
 	lastPause  = 200 * time.Millisecond // the longest pause
 	evictAgain = time.Second
 )

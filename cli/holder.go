@@ -48,7 +48,7 @@ type holderRequest struct {
 	Process   int // the PID of the process of --for
 	Jitter    time.Duration
 	WaitLimit time.Duration
-	Pace      term.Pace // of the progress of waiting
+	Pace      term.Pace // when and how the holder reports its progress
 	JSON      bool      // the caller's log format
 }
 

@@ -17,7 +17,7 @@ type lockNow struct {
 	holders, waiters           int
 	oldestHolder, oldestWaiter time.Duration
 	hasHolderAge, hasWaiterAge bool
-	leaseLeft                  time.Duration // until the first lease ends
+	leaseLeft                  time.Duration // the time until the first lease ends
 	hasLease                   bool
 }
 

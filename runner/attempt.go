@@ -35,7 +35,7 @@ type attempt struct {
 	replaced replacedEntries
 
 	ended     chan struct{}   // closed when the fields below do not change any more
-	admission locks.Admission // of the name that comes next; nil if the attempt has not joined its queue
+	admission locks.Admission // what Join gave for the name that comes next; nil if the attempt has not joined its queue
 	lease     locks.Lease     // the lease of all names; nil as long as one is missing
 	later     []func()        // work that the store has put off until the command has started
 	err       error           // why there is no lease; nil if there is one

@@ -32,7 +32,7 @@ var ErrNoReleaser = errors.New("a releaser is started by the watchdog of golock 
 // golockLeases are the leases that the golock of a watchdog holds.
 type golockLeases struct {
 	url       string   // the URL of the store; empty until golock has sent it
-	ids       []string // in the order in which golock took the leases
+	ids       []string // the leases' IDs, in the order in which golock took them
 	endsHolds bool     // the slots were not used: their holds end too
 	program   int      // a descriptor of golock's program; -1 if there is none
 }

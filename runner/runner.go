@@ -43,9 +43,9 @@ type Run struct {
 	Relay    *signals.Relay
 	Terminal bool // there is a controlling terminal
 
-	TimeLimit  time.Duration // of the command; 0 if there is none
+	TimeLimit  time.Duration // the longest time that the command may take; 0 if there is no limit
 	StopSignal syscall.Signal
-	KillAfter  time.Duration // from the stop signal to KILL
+	KillAfter  time.Duration // the time from the stop signal to KILL
 	Rewrites   signals.Rewrites
 	Tree       bool // wait for all descendants, stop them all
 	Close      bool // do not hand the lock's descriptors on
@@ -75,7 +75,7 @@ type Run struct {
 	// Say prints what a user wants to know even of a run that goes well.
 	Say func(message string)
 
-	onTransition func(from, to state) // for tests
+	onTransition func(from, to state) // tests see the transitions
 }
 
 // Unavailable is what a run does if its store cannot be reached at the start. With any other value than

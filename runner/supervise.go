@@ -33,7 +33,7 @@ type supervisor struct {
 	pendingSignals []syscall.Signal
 
 	preexisting []proctree.Process
-	pid         int // of the command; 0 before its start and after it was collected
+	pid         int // the PID of the command; 0 before its start and after it was collected
 	group       int // the process group of the command
 	exit        syscall.WaitStatus
 	childless   bool                 // no child is left, except preexisting ones

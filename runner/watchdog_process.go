@@ -25,12 +25,12 @@ import (
 type watchdogProcess struct {
 	relay  *signals.Relay
 	clock  locks.Clock
-	socket int      // to golock; -1 when golock is gone
+	socket int      // the socket to golock; -1 when golock is gone
 	golock int      // the PID of golock
 	cmd    *command // nil after its start
 	group  int      // the process group that the command joins; 0 if it gets one of its own
 
-	leases golockLeases // to be released if golock is killed
+	leases golockLeases // what to release if golock is killed
 
 	deadline  locks.Instant // 0 before the first deadline
 	pid       int           // the command; 0 before its start and after it was reaped

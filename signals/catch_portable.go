@@ -10,7 +10,7 @@ import (
 
 // These variables are global because os/signal is: there is one Relay in a process.
 var (
-	deliveries chan os.Signal // from os/signal; nil as long as no signal is caught
+	deliveries chan os.Signal // gets signals from os/signal; nil as long as no signal is caught
 	copied     chan struct{}  // closed when all deliveries are in the pipe
 )
 

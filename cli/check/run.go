@@ -34,7 +34,7 @@ type run struct {
 type killTime struct {
 	never  bool
 	inside bool          // when the child is inside
-	after  time.Duration // after the start, if inside is false
+	after  time.Duration // when the kill comes after the start, if inside is false
 }
 
 // stopLimit is the time that a run gets to end after TERM.

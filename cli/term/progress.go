@@ -14,17 +14,17 @@ import (
 
 // These durations say when a waiting run reports its progress.
 const (
-	firstLine    = time.Second            // from the beginning to the first line
+	firstLine    = time.Second            // the time until the first line
 	longestPause = time.Hour              // the longest time between two lines; the time doubles after each line
-	firstLive    = 300 * time.Millisecond // from the beginning to the first line that is rewritten in place
-	livePeriod   = time.Second            // between two rewrites of that line
-	statusPeriod = time.Minute            // between two messages to the service manager
+	firstLive    = 300 * time.Millisecond // the time until the first line that is rewritten in place
+	livePeriod   = time.Second            // the time between two rewrites of that line
+	statusPeriod = time.Minute            // the time between two messages to the service manager
 )
 
 // Pace says when and how the progress of waiting is reported.
 type Pace struct {
-	Live   bool // on a terminal: progress is one line, rewritten in place
-	Lines  bool // elsewhere: progress is a line now and then
+	Live   bool // progress is one line on a terminal, rewritten in place
+	Lines  bool // progress is a line now and then, because there is no terminal
 	Notify bool // the service manager gets messages, by sd_notify(3)
 
 	pause    time.Duration // the time before the next line

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	exitFault = 70 // as in package cli
+	exitFault = 70 // the exit code of a fault, which package cli names too
 
 	standardError = 2
 

@@ -16,7 +16,7 @@ type process struct {
 	Boot  string `json:"boot,omitempty"` // names the boot of a machine; "" if it is not known
 	PIDNS string `json:"pid_ns,omitempty"`
 	PID   int    `json:"pid"`
-	Start string `json:"start,omitempty"` // in clock ticks since that boot
+	Start string `json:"start,omitempty"` // when the process started, in clock ticks since that boot
 }
 
 func thisProcess() process {

@@ -33,7 +33,7 @@ type member struct {
 
 	hold    time.Duration // how long the slots stay taken after the grant
 	granted locks.Instant // the moment of the grant on the owner's clock; 0 if it is not known yet
-	rest    time.Duration // in the state Ended: the rest of the hold when the holder left
+	rest    time.Duration // the rest of the hold when the holder left; only in the state Ended
 	extra   string        // words that a later version of golock has added to the line
 
 	flaw error  // why golock cannot have written the line; nil if golock can have written it

@@ -18,7 +18,7 @@ type Admission struct {
 	replaced   []locks.Entry
 	lease      *Lease    // nil before the grant
 	postponed  bool      // the request does not queue, and is repeated after the quarantine
-	end        time.Time // until when the request may be postponed
+	end        time.Time // the end of the time in which the request may be postponed
 	place      int
 	nap        queue.Nap
 	quarantine *locks.QuarantineError // nil if the last answer tells of no quarantine
@@ -155,7 +155,7 @@ func (adm *Admission) sleep(ctx context.Context, nap queue.Nap) (a Answer, sent 
 // leaseIfNear returns the lease. If the store is so far away that the lease would be lost, it gives the lease
 // back and returns an error. A few more answers show whether the store was only busy.
 func (adm *Admission) leaseIfNear(ctx context.Context) (locks.Lease, error) {
-	const answers = 3 // as many fast round trips outweigh slow ones (network.Trips)
+	const answers = 3 // this many fast round trips outweigh slow ones (network.Trips)
 	for range answers {
 		if !adm.lease.Term().IsTooFar() {
 			return adm.lease, nil

@@ -86,7 +86,7 @@ func (x *examination) directory() {
 func (x *examination) fileSystem() {
 	m, err := locks.MountOf(x.existing)
 	what := m.Type + ", mounted on " + m.Point
-	isForeign := strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" || m.Type == "fakeowner" // of Docker Desktop
+	isForeign := strings.HasPrefix(m.Type, "fuse") && m.Type != "fuseblk" || m.Type == "fakeowner" // Docker Desktop has it
 	x.Judge("file system",
 		locks.Row{
 			When: err != nil, Level: locks.Note,

@@ -59,7 +59,7 @@ func (d *directory) isMountRoot() bool {
 	if unix.Statx(d.fd, "", unix.AT_EMPTY_PATH, 0, &st) == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 {
 		return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 	}
-	m, err := locks.MountOf(d.path) // for kernels before Linux 5.8
+	m, err := locks.MountOf(d.path) // statx(2) tells the root of a mount since Linux 5.8
 	return err == nil && m.Point == d.path
 }
 

@@ -20,7 +20,7 @@ type kind string
 
 const (
 	opJoin    kind = "join"
-	opGrant   kind = "grant"   // of one that was queued
+	opGrant   kind = "grant"   // the grant of an entry that was queued
 	opUnseen  kind = "unseen"  // perhaps a grant that its owner did not see: it left, or was evicted
 	opReserve kind = "reserve" // perhaps a place in the queue that a join had before it took its slot
 	opLeave   kind = "leave"   // the queue

@@ -184,7 +184,7 @@ type peer struct {
 	*testkit.Child[order, report]
 	t    *testing.T
 	ref  locks.Ref
-	last report // of those that were read
+	last report // the last report that was read
 }
 
 // shortTTL sets the TTL for a process that will be killed.

@@ -12,7 +12,7 @@ const (
 	Release Step = "release" // give up the slot or the place
 	Leave   Step = "leave"   // a release by an owner that knows of no grant: no hold stays behind
 	Evict   Step = "evict"   // take the slot or the place back from the owner
-	Look    Step = "look"    // only hand out free slots; no entry asks
+	Look    Step = "look"    // the step only hands out free slots; no entry asks
 )
 
 // Renews reports whether the step prolongs a lease.

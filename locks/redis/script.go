@@ -42,10 +42,10 @@ type call struct {
 	Within     []string `json:"within,omitempty"`
 	MaxQueue   *int     `json:"queue,omitempty"` // see queue.Question.MaxQueue
 	By         string   `json:"by"`              // who asks; the evicted entries are told
-	Age        millis   `json:"age"`             // for the mode sweep
+	Age        millis   `json:"age"`             // the least age of what the mode sweep removes
 	Quarantine millis   `json:"quarantine"`
-	Every      millis   `json:"every"`          // for a join: see queue.AskEvery
-	Hold       millis   `json:"hold,omitempty"` // for the mode hold
+	Every      millis   `json:"every"`          // how often a waiter asks (queue.AskEvery)
+	Hold       millis   `json:"hold,omitempty"` // the hold that the mode hold begins
 }
 
 // tag returns the beginning of all keys of a lock.
@@ -77,7 +77,7 @@ type reply struct {
 	Entries             listing         // the entries of a list or a refusal, or those that were replaced
 	Name, Found, Format string
 	Removed             int
-	Flaws               []flaw // for an answer that is invalid, a list or a sweep
+	Flaws               []flaw // what an answer that is invalid, a list or a sweep tells
 }
 
 // read returns the record and the entries of a reply to an entry. It returns an error if the reply lacks a
@@ -152,7 +152,7 @@ func (l *listing) UnmarshalJSON(text []byte) error {
 type listed struct {
 	State  locks.State
 	ID     string
-	Age    millis // on the server's clock
+	Age    millis // the age on the server's clock
 	Left   millis
 	Record json.RawMessage // a record, which others may have written
 	Hold   millis          // the rest of the hold

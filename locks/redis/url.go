@@ -26,7 +26,7 @@ const (
 // target is a parsed URL.
 type target struct {
 	network.Options
-	url      string // without passwords
+	url      string // the URL without passwords
 	kind     kind
 	prefix   string
 	replicas int // the number of replicas that must have a grant or a renewal before it counts

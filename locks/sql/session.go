@@ -15,7 +15,7 @@ import (
 type session struct {
 	store *Store
 
-	hooks locks.Hooks // of the request; the login is the first answer
+	hooks locks.Hooks // the request's hooks; the login is the first answer
 
 	mu     sync.Mutex
 	conn   Conn

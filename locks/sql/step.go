@@ -29,7 +29,7 @@ type step struct {
 	again    bool     // another step has to read more waiters to hand out the free slots
 
 	pace      queue.Pace   // the pace of a waiter from now on
-	answer    lease.Answer // without the grant
+	answer    lease.Answer // the answer without its grant
 	callerRow *row         // the row of the entry that asked, if it is granted, held or queued
 }
 

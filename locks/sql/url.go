@@ -25,7 +25,7 @@ type Target struct {
 	Socket   string // the path of the socket as the URL has it; empty for TCP
 	Port     string // the port, for a socket whose name depends on it
 
-	url   string   // without secrets
+	url   string   // the URL without secrets
 	hosts []string // host:port, or one socket
 
 	table   string

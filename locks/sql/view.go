@@ -17,7 +17,7 @@ type nameState struct {
 	name       string
 	epoch      string
 	servers    string // the servers on which the name was used last, the latest one first
-	quarantine int64  // until then nothing is granted
+	quarantine int64  // when the quarantine ends
 	counter    int64  // the last of this step's numbers
 	seen       int64  // the counter of the step before, which is also the time of that step
 	turn       int64  // a random number of the attempt that has locked the row
@@ -41,7 +41,7 @@ type view struct {
 	limit       int   // how many of the first waiters were asked for
 	shown       int   // how many of them were read, valid or not
 	callerRow   *row  // the row of the entry that asks, in whatever state; nil if it has none
-	ahead       int   // for an entry that joins, or joins again: the number of waiters before it
+	ahead       int   // the number of waiters before the entry that joins, or joins again
 	waiters     int   // the number of all waiters; only of those that are alive, if the entry may be turned away
 	replaceable []row // the waiters that may be replaced
 	invalid     []row // the rows with a flaw whose time is not over: entries, and the name's own row

@@ -11,14 +11,14 @@ import (
 type pass struct {
 	name     string
 	kind     *kind
-	flags    []string // of go test
+	flags    []string // flags for go test
 	packages func(path string) bool
 	env      []string
 }
 
 // kind is a way in which tests are compiled.
 type kind struct {
-	name     string // of its directory
+	name     string // the name of its directory
 	flags    []string
 	env      []string
 	emulator string

@@ -41,7 +41,7 @@ type timed struct {
 // read takes in the events of a package to their end and shows all output of tests that failed. It
 // returns what tests had said whose end is not told, and the package itself.
 func (r *results) read(p *pass, events io.Reader) (rest map[string][]string) {
-	output := map[string][]string{} // by test; "" is the package
+	output := map[string][]string{} // the output of each test; the key "" is the package
 	lines := bufio.NewReader(events)
 	for {
 		line, err := lines.ReadBytes('\n')

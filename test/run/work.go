@@ -17,7 +17,7 @@ import (
 // work is the tests of one package in one pass.
 type work struct {
 	pass    pass
-	path    string // of the package
+	path    string // the import path of the package
 	program string // the test binary
 }
 

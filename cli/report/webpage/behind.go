@@ -21,7 +21,7 @@ type holders struct {
 }
 
 const (
-	leastOverlap = 0.1 // in seconds; a shorter overlap may be a difference between the clocks of two hosts
+	leastOverlap = 0.1 // seconds; a shorter overlap may be a difference between the clocks of two hosts
 	namedHolders = 3   // the number of holders that the text about a wait names
 	foundHolders = 50  // the number of holders that the text counts
 )

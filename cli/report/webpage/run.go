@@ -18,8 +18,8 @@ const (
 	commandLimit = 60
 	noteLimit    = 200
 	heldByLimit  = 40 // the command of a holder that a run waited for
-	behindLimit  = 80 // in the tooltip of a run: the holders that it waited for
-	briefLimit   = 28 // in the tooltip of a run: its command or note
+	behindLimit  = 80 // characters of the holders that a run waited for, in its tooltip
+	briefLimit   = 28 // characters of a run's command or note, in its tooltip
 )
 
 // run is a line of a report, as far as the page shows it. Times are in seconds since 1970.

@@ -31,7 +31,7 @@ type Page struct {
 	runs    []*run
 	dropped int               // runs that are older than those that are drawn
 	limit   int               // the number of runs that are drawn
-	texts   map[string]string // for shorten, which returns equal texts from here
+	texts   map[string]string // shorten returns equal texts from here
 
 	isArranged bool // arrange was called: no run is added after that
 }

@@ -14,7 +14,7 @@ import (
 type window struct {
 	ID       string
 	Title    string
-	from, to float64 // in seconds since 1970
+	from, to float64 // seconds since 1970
 	runs     []*run
 	Ticks    []tick
 	Grid     string // the ID of a window with the same ticks, whose grid this window shows: hours share one
@@ -33,7 +33,7 @@ type linkLine struct {
 type link struct{ ID, Text string }
 
 const (
-	minute = 60.0 // in seconds
+	minute = 60.0 // seconds
 	hour   = 60 * minute
 	day    = 24 * hour
 )

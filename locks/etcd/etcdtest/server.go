@@ -28,8 +28,8 @@ type Server struct {
 	cluster  func() string // the members as etcd's command line has them
 	options  []string
 	scheme   string
-	cert     string // with TLS: the certificate of both sides,
-	key      string // and its key
+	cert     string // the file of the certificate of both sides; empty without TLS
+	key      string // the file of its key
 }
 
 // variable holds the port and the directory of the server that a run of all tests shares.

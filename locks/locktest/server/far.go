@@ -10,7 +10,7 @@ import (
 
 // Way is a way to a server that is far away.
 type Way struct {
-	Delay  time.Duration // in each direction
+	Delay  time.Duration // the delay of each direction
 	Jitter time.Duration // the delay differs by at most this much
 	Loss   float64       // the part of what is sent that gets lost: TCP sends it again after a while
 }

@@ -55,7 +55,7 @@ type program interface {
 	initialize(data string, a *syscall.Credential) error // makes a template
 	settle(s *Server) error                              // makes what else is in a server's directory
 	command(s *Server) (path string, args []string, err error)
-	query(ctx context.Context, s *Server, database, text string) ([][]string, error) // as the administrator
+	query(ctx context.Context, s *Server, database, text string) ([][]string, error) // query asks as the administrator
 	newDatabase(s *Server, name string) string
 	newUser(s *Server, u *User, rights string) error
 	url(s *Server, user, database string) string

@@ -19,7 +19,7 @@ import (
 var ours struct {
 	mu        sync.Mutex
 	dir       string
-	templates map[string]string // of each kind's data
+	templates map[string]string // the directory of each kind's first data
 	count     int
 }
 
