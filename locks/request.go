@@ -63,11 +63,15 @@ type Request struct {
 	// ErrWouldBlock. A networked store can do nothing at once.
 	AtOnce bool
 
-	// Reach limits how long Join tries a store with leases that cannot be reached. If the store takes
-	// a connection, it has longer for its first answer. If it answers, but refuses for a reason that
-	// passes, Join repeats the request for Refusals after the first refusal. Without a limit, which is
-	// 0, Join tries until ctx ends.
+	// Reach limits how long Join tries a store with leases that cannot be reached. If a server on another
+	// host takes a connection, it has longer for its first answer. If the store answers, but refuses for a
+	// reason that passes, Join repeats the request for Refusals after the first refusal. Without a limit,
+	// which is 0, Join tries until ctx ends.
 	Reach, Refusals time.Duration
+
+	// Slowdown, if not nil, tells how many times slower than alone a process of this machine runs, at least
+	// 1. Reach, Refusals and LeastAnswer count the time more slowly by that factor.
+	Slowdown func() float64 `json:"-"`
 
 	// JoinLimit limits how long Join asks a store with leases, whether it answers or not. If it is 0,
 	// Join asks until ctx ends.
@@ -77,9 +81,9 @@ type Request struct {
 	// way: also if Reach or JoinLimit is over.
 	LeastAnswer time.Duration
 
-	// Connected and Answered, if not nil, are called by an entry of a store with leases: when its
-	// server has taken a connection, and when it has answered. After the answer the store counts as
-	// reachable, however slow it is.
+	// Connected and Answered, if not nil, are called by an entry of a store with leases: when a server
+	// on another host has taken a connection, and when a server has answered. After the answer the store
+	// counts as reachable, however slow it is.
 	Connected, Answered func() `json:"-"`
 
 	// Progress, if not nil, is called by Join and Wait, from any goroutine, with the place in the

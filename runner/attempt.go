@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golock/internal/procfs"
 	"golock/locks"
 )
 
@@ -111,6 +112,7 @@ func (w *waiter) complete(r locks.Request, a *attempt) locks.Request {
 	r.Quarantined = a.pause.Store
 	r.Reason = func(reason string) { a.reason.Store(&reason) }
 	r.StopsSoon = a.stopsSoon.Load
+	r.Slowdown = procfs.Slowdown
 	r.Later = func(work func()) { a.later = append(a.later, work) }
 	r.Made = func(path string) { w.made.Store(&path) }
 	isFirst := len(a.wanted) == 0
@@ -276,10 +278,7 @@ func (w *waiter) tryLimit() time.Duration {
 // askLimit returns how long golock repeats the request to queue the run. It covers both a store that does
 // not answer and one that refuses for a reason that passes.
 func (w *waiter) askLimit() time.Duration {
-	switch {
-	case w.Wait == 0:
-		return answerLimitNoWait
-	case w.Wait < 0:
+	if w.Wait <= 0 {
 		return refusalLimit
 	}
 	return max(min(w.Wait, refusalLimit), w.tryLimit())

@@ -371,7 +371,12 @@ func (c *session) open(ctx context.Context) error {
 	c.host = s.host.Load()
 	ctx, cancel := context.WithTimeout(ctx, s.target.connectTimeout)
 	defer cancel()
-	conn, number, err := s.dialect.Connect(ctx, s.target, hosts[int(c.host)%len(hosts)], func() { call(c.onConnect) })
+	host := hosts[int(c.host)%len(hosts)]
+	onConnect := func() { call(c.onConnect) }
+	if s.target.isOnThisMachine(host) {
+		onConnect = func() {}
+	}
+	conn, number, err := s.dialect.Connect(ctx, s.target, host, onConnect)
 	if err != nil {
 		s.useNextHost(c.host)
 		return err
