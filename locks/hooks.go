@@ -3,7 +3,8 @@ package locks
 // Hooks are functions of the caller that Join and Wait call, from any goroutine. A hook that is nil is not
 // called.
 type Hooks struct {
-	// OnConnect is called by an entry of a store with leases when its server has taken a connection.
+	// OnConnect is called by an entry of a store with leases when a server on another host has taken a
+	// connection.
 	OnConnect func()
 
 	// OnAnswer is called by an entry of a store with leases when its server has answered. From then on the

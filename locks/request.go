@@ -71,8 +71,8 @@ type Request struct {
 
 // JoinLimits limit how long Join tries a store with leases. Without them Join tries until its context ends.
 type JoinLimits struct {
-	// Reach limits how long Join tries a store that cannot be reached. If the store takes a connection, it
-	// has longer for its first answer. There is no limit if Reach is 0.
+	// Reach limits how long Join tries a store that cannot be reached. If a server on another host takes a
+	// connection, it has longer for its first answer. There is no limit if Reach is 0.
 	Reach time.Duration
 
 	// Refusals limits how long Join repeats a request that the store refuses for a reason that passes. It
@@ -85,6 +85,11 @@ type JoinLimits struct {
 	// LeastAnswer is the time for which Join waits in any case for the answer to a question that is under
 	// way: also if Reach or Total is over.
 	LeastAnswer time.Duration
+
+	// Slowdown tells how many times slower than alone a process of this machine runs now, at least 1. Reach,
+	// Refusals and LeastAnswer count the time more slowly by that factor. If Slowdown is nil, the factor
+	// is 1.
+	Slowdown func() float64 `json:"-"`
 }
 
 // GrantHold is the hold that counts from the grant.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golock/internal/procfs"
 	"golock/locks"
 )
 
@@ -113,6 +114,7 @@ func (w *waitPhase) complete(r locks.Request, a *attempt) locks.Request {
 	r.Hooks.StopsSoon = a.stopsSoon.Load
 	r.Hooks.DoLater = func(work func()) { a.later = append(a.later, work) }
 	r.Hooks.OnNewDirectory = func(path string) { w.made.Store(&path) }
+	r.Limits.Slowdown = procfs.Slowdown
 	isFirst := len(a.wanted) == 0
 	if isFirst || w.WaitLimit == 0 { // once the run has its first slot, an outage does not end the waiting
 		r.Limits.Reach, r.Limits.Total = w.tryLimit(), w.askLimit()
@@ -276,10 +278,7 @@ func (w *waitPhase) tryLimit() time.Duration {
 // askLimit returns how long golock repeats the request to queue the run. It covers both a store that does
 // not answer and one that refuses for a reason that passes.
 func (w *waitPhase) askLimit() time.Duration {
-	switch {
-	case w.WaitLimit == 0:
-		return answerLimitNoWait
-	case w.WaitLimit < 0:
+	if w.WaitLimit <= 0 {
 		return refusalLimit
 	}
 	return max(min(w.WaitLimit, refusalLimit), w.tryLimit())

@@ -24,7 +24,8 @@ const (
 	leaveLimit  = 60 * time.Millisecond
 	giveUpLimit = 200 * time.Millisecond
 
-	// These constants limit how long golock tries to reach a store.
+	// These constants limit how long golock tries to reach a store, on a machine that is not short of
+	// processors (JoinLimits.Slowdown).
 	reachLimit       = 10 * time.Second
 	reachLimitNoWait = 2 * time.Second
 
@@ -32,10 +33,6 @@ const (
 	// passes.
 	refusalLimit       = 60 * time.Second
 	refusalLimitNoWait = 10 * time.Second // counts from the first refusal
-
-	// answerLimitNoWait limits how long a run that does not wait for a slot waits for the answer of a
-	// store that it has reached: hundreds of hosts may ask the store at the same time.
-	answerLimitNoWait = 30 * time.Second
 
 	// nearPlaces is the number of waiters of a lock that have a watchdog, so that a hand-off does not
 	// wait for one to start. There may be thousands of others.
@@ -141,7 +138,7 @@ func (w *waitPhase) finish(hasLease bool) {
 func (w *waitPhase) waitEnds() time.Time {
 	isAsking := w.Store.IsNetworked && w.attempt.queued.Load() == nil
 	if w.WaitLimit > 0 && isAsking {
-		return w.progress.view.Until.Add(answerLimitNoWait)
+		return w.progress.view.Until.Add(refusalLimit)
 	}
 	return w.progress.view.Until
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,6 +88,28 @@ func readAt(directory int, path string, size int) (string, error) {
 		}
 		all.Write(piece[:n])
 	}
+}
+
+// Slowdown returns how many times slower than alone a process of this machine runs now: the number of
+// processes that can run, per processor. It is at least 1, and 1 if /proc does not tell (proc_loadavg(5)).
+func Slowdown() float64 {
+	text, err := Read("/proc/loadavg", 128)
+	if err != nil {
+		return 1
+	}
+	return max(1, float64(runnable(text))/float64(runtime.NumCPU()))
+}
+
+// runnable returns the number of processes that can run, from the text of /proc/loadavg, or 0 if it is not
+// there.
+func runnable(text string) int {
+	field := strings.Fields(text)
+	if len(field) < 4 {
+		return 0
+	}
+	count, _, _ := strings.Cut(field[3], "/")
+	n, _ := strconv.Atoi(count)
+	return n
 }
 
 // parseStat reads the text of /proc/PID/stat.

@@ -62,3 +62,14 @@ func TestParseLocks(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestSlowdown(t *testing.T) {
+	for text, want := range map[string]int{"19.43 11.36 12.82 20/161 8296\n": 20, "0.00 0.01 0.05 1/99 7\n": 1, "": 0, "a b c d e": 0} {
+		if got := runnable(text); got != want {
+			t.Errorf("%q: %d processes can run, want %d", text, got, want)
+		}
+	}
+	if got := Slowdown(); got < 1 {
+		t.Errorf("Slowdown is %v, want at least 1", got)
+	}
+}

@@ -111,7 +111,7 @@ func (c *client) connect(ctx context.Context, connected func()) (*link, error) {
 	}
 	patience := silence
 	if len(c.target.hosts) == 1 {
-		patience = lease.NewcomerAttempt
+		patience = lease.FirstAnswer
 	}
 	l := &link{conn: newConn(raw, patience), client: c, host: host}
 	if err := l.login(ctx); err != nil {

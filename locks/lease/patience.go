@@ -9,14 +9,15 @@ import (
 )
 
 // patience limits how long a request is repeated that is not in the queue yet and gets no answer. A
-// store that has not been reached is given up after JoinLimits.Reach. A store that has taken a connection
-// has NewcomerAttempt for its first answer. A store that refuses for a reason that passes has
+// store that has not been reached is given up after JoinLimits.Reach. A server on another host that has
+// taken a connection has FirstAnswer for its first answer. A store that refuses for a reason that passes has
 // JoinLimits.Refusals, from the first refusal on. A store that has answered otherwise can be reached, so it
 // is asked for JoinLimits.Total.
 type patience struct {
 	attempts context.Context // the context of each attempt: one may end later than the last one may begin
 	end      func()          // ends the time in which attempts may begin
 	refusals time.Duration   // 0 if refusals have no limit
+	slowdown func() float64  // JoinLimits.Slowdown, or a function that returns 1
 
 	mu           sync.Mutex    // guards what follows
 	timer        *time.Timer   // fires after the next part of the time; nil while there is no limit
@@ -30,8 +31,13 @@ var noLimit *patience
 
 // reachPart is the longest time that is counted in one part. Among hundreds of processes that were
 // started at the same moment this one may not get to run for seconds, although the store has answered
-// long ago. However long it did not run, that counts as one part.
+// long ago. However long it did not run, that counts as one part. A server on this machine gets to run as
+// rarely, so a part counts less in proportion to what JoinLimits.Slowdown tells at its end.
 const reachPart = 100 * time.Millisecond
+
+// FirstAnswer is the time that a server on another host has for its first answer after it has taken a
+// connection. golock cannot tell a server that is stopped from one that a crowd of hosts keeps busy.
+const FirstAnswer = 30 * time.Second
 
 // newPatience returns the patience of a request. bounded ends when no further attempt may begin.
 func newPatience(ctx context.Context, limits locks.JoinLimits) (p *patience, bounded context.Context, stop func()) {
@@ -41,12 +47,17 @@ func newPatience(ctx context.Context, limits locks.JoinLimits) (p *patience, bou
 		limited, endLimit = context.WithTimeout(attempts, limits.Total)
 	}
 	bounded, cancel := context.WithCancel(limited)
-	p = &patience{attempts: bounded, end: cancel, refusals: limits.Refusals, left: limits.Reach}
+	p = &patience{
+		attempts: bounded, end: cancel, refusals: limits.Refusals, slowdown: limits.Slowdown, left: limits.Reach,
+	}
+	if p.slowdown == nil {
+		p.slowdown = func() float64 { return 1 }
+	}
 	if limits.LeastAnswer > 0 {
 		p.attempts = attempts
 		go func() {
 			defer endAttempts()
-			pauseInParts(attempts, limits.LeastAnswer)
+			p.pauseInParts(attempts, limits.LeastAnswer)
 			<-bounded.Done()
 		}()
 	}
@@ -66,11 +77,15 @@ func newPatience(ctx context.Context, limits locks.JoinLimits) (p *patience, bou
 }
 
 // pauseInParts sleeps until ctx ends, or for d, which it counts in parts.
-func pauseInParts(ctx context.Context, d time.Duration) {
-	for ; d > 0 && ctx.Err() == nil; d -= reachPart {
+func (p *patience) pauseInParts(ctx context.Context, d time.Duration) {
+	for d > 0 && ctx.Err() == nil {
 		Pause(ctx, min(reachPart, d))
+		d -= p.part()
 	}
 }
+
+// part returns how much the part counts that is over now.
+func (p *patience) part() time.Duration { return time.Duration(float64(reachPart) / p.slowdown()) }
 
 // contextOfAttempt returns the context of an attempt. ctx is the context of the request.
 func (p *patience) contextOfAttempt(ctx context.Context) context.Context {
@@ -98,7 +113,7 @@ func (p *patience) partIsOver() {
 	if p.timer == nil {
 		return
 	}
-	p.left -= reachPart
+	p.left -= p.part()
 	if p.left <= 0 {
 		p.end()
 		return
@@ -106,14 +121,13 @@ func (p *patience) partIsOver() {
 	p.timer.Reset(min(reachPart, p.left))
 }
 
-// connected notes that the server has taken a connection. Only the first call counts. The first answer
-// to one of hundreds of clients may take long, and a server that is stopped never gives one.
+// connected notes that a server on another host has taken a connection. Only the first call counts.
 func (p *patience) connected() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.hasConnected && !p.hasRefused {
 		p.hasConnected = true
-		p.left = max(p.left, NewcomerAttempt)
+		p.left = max(p.left, FirstAnswer)
 	}
 }
 

@@ -92,7 +92,7 @@ const (
 	// NewcomerAttempt is the limit for a request that is not in the queue yet. Hundreds of clients may come
 	// at once. If they gave up and connected anew, the server would serve nobody: its process and its login
 	// for the client would be wasted, and the client would be the last one again.
-	NewcomerAttempt = 30 * time.Second
+	NewcomerAttempt = 60 * time.Second
 
 	// ShortAttempt is the limit for a newcomer's attempt at one of several hosts: another one may answer.
 	ShortAttempt = 4 * time.Second
@@ -103,6 +103,11 @@ const (
 func AttemptLimit(ttl time.Duration, d locks.Distance) time.Duration {
 	limit := min(max(ttl/3, shortestAttempt), LongestAttempt)
 	return max(limit, min(2*d.Renewal(), NewcomerAttempt))
+}
+
+// SlowedAttempt is LongestAttempt on a machine whose processes run slower by a factor (locks.Request.Slowdown).
+func SlowedAttempt(slowdown float64) time.Duration {
+	return time.Duration(min(float64(LongestAttempt)*slowdown, float64(NewcomerAttempt)))
 }
 
 // RetryPause is the longest first pause between two attempts. Later pauses grow up to longestPause, to

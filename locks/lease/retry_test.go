@@ -74,6 +74,8 @@ func TestPatience(t *testing.T) {
 	const s = time.Second
 	noWait := locks.JoinLimits{Reach: 2 * s, Refusals: 10 * s, Total: 30 * s}
 	waits := locks.JoinLimits{Reach: 10 * s}
+	slowNoWait := noWait
+	slowNoWait.Slowdown = func() float64 { return 4 }
 	waitsBriefly := locks.JoinLimits{Reach: s / 5, Total: s / 5, LeastAnswer: 2 * s}
 	for _, c := range []struct {
 		what     string
@@ -86,6 +88,8 @@ func TestPatience(t *testing.T) {
 		granted  bool
 	}{
 		{"nobody answers -n", 0, []error{errAway}, noWait, 0, 2 * s, 2 * s, false, false},
+		{"nobody answers -n on a machine short of processors", 0, []error{errAway}, slowNoWait, 0, 8*s - 2*reachPart, 8 * s, false, false},
+		{"no connection is left for -n there", 0, []error{errNoRoom}, slowNoWait, 0, 30 * s, 30 * s, true, false}, // Total
 		{"nobody answers", 0, []error{errAway}, waits, 60 * s, 10 * s, 10 * s, false, false},
 		{"no connection is left for -n", 0, []error{errNoRoom}, noWait, 0, 10 * s, 10 * s, true, false},
 		{"no connection is left", 0, []error{errNoRoom}, waits, 60 * s, 60 * s, 60 * s, true, false},
@@ -154,7 +158,7 @@ func TestPausesSpread(t *testing.T) {
 	})
 }
 
-// A server that only takes connections has as long for its first answer as an attempt lasts; one that
+// A server on another host that only takes connections has FirstAnswer for its first answer; one that
 // has answered is there, though its next answer takes long.
 func TestSlowAnswer(t *testing.T) {
 	for _, c := range []struct {
@@ -162,14 +166,14 @@ func TestSlowAnswer(t *testing.T) {
 		note     func(*patience)
 		from, to time.Duration // when the attempts end, after the note
 	}{
-		{"it takes a connection", (*patience).connected, NewcomerAttempt - reachPart, NewcomerAttempt},
+		{"it takes a connection", (*patience).connected, FirstAnswer - reachPart, FirstAnswer},
 		{"it answers", (*patience).answered, time.Minute, time.Minute},
 		{"it answers, and takes another connection", func(p *patience) { p.answered(); p.connected() }, time.Minute, time.Minute},
 		{"it takes a connection twice", func(p *patience) {
 			p.connected()
 			time.Sleep(time.Second)
 			p.connected()
-		}, NewcomerAttempt - reachPart, NewcomerAttempt},
+		}, FirstAnswer - reachPart, FirstAnswer},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"golock/internal/procfs"
 	"golock/locks/lease"
 	"golock/locks/network"
 	"golock/locks/queue"
@@ -39,6 +40,11 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 		return nil, err
 	}
 	o := t.client
+	for _, limit := range []*time.Duration{&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout} {
+		if *limit == lease.LongestAttempt { // the URL does not set it
+			*limit = newcomerAttempt()
+		}
+	}
 	o.IsClusterMode = t.kind == cluster
 	// With keepalive probes the kernel soon notices that the server is out of reach, on idle connections too.
 	plain := &net.Dialer{Timeout: o.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{
@@ -53,6 +59,10 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 	skipGreeting(client, &o)
 	return client, nil
 }
+
+// newcomerAttempt limits an attempt of an entry that is not in the queue yet. Among hundreds of processes that
+// were started at the same moment this one may not get to run for seconds.
+func newcomerAttempt() time.Duration { return lease.SlowedAttempt(procfs.Slowdown()) }
 
 // command is a call of a command of the server.
 type command[T any] func(context.Context, goredis.UniversalClient) (T, error)

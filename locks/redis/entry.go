@@ -58,7 +58,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	}
 	limit, c := e.store.attemptLimit(e.ttl), e.callOf(step)
 	if step == queue.Join && e.record != nil && e.record.Ticket == 0 {
-		limit = max(limit, lease.LongestAttempt) // only the first answer shows how far away the server is
+		limit = max(limit, newcomerAttempt()) // only the first answer shows how far away the server is
 	}
 	e.mu.Unlock()
 

@@ -131,7 +131,12 @@ func (c *session) open(ctx context.Context) error {
 	c.host = s.host.Load()
 	ctx, cancel := context.WithTimeout(ctx, s.target.connectTimeout)
 	defer cancel()
-	conn, number, err := s.dialect.Connect(ctx, s.target, hosts[int(c.host)%len(hosts)], c.hooks.Connected)
+	host := hosts[int(c.host)%len(hosts)]
+	onConnect := c.hooks.Connected
+	if s.target.isOnThisMachine(host) {
+		onConnect = func() {}
+	}
+	conn, number, err := s.dialect.Connect(ctx, s.target, host, onConnect)
 	if err != nil {
 		s.useNextHost(c.host)
 		return err

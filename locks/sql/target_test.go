@@ -34,7 +34,7 @@ func TestTarget(t *testing.T) {
 		{"postgresql://u@host/db?sslmode=verify-ca&sslrootcert=/r&sslcert=/c&sslkey=/k", "hosts:[host:5432] TLS:true AnyName:true ca:/r cert:/c key:/k"},
 		{"postgres://u@host/db?sslmode=verify-full&sslrootcert=system", "TLS:true AnyName:false ca: cert:"},
 		{"postgres://u@host/db?sslmode=disable&connect_timeout=20&application_name=my%20job", "TLS:false Application:my job connectTimeout:20000000000"},
-		{"postgres://u@host/db?connect_timeout=0&target_session_attrs=read-write&keepalives=1&client_encoding=utf8", "connectTimeout:30000000000"},
+		{"postgres://u@host/db?connect_timeout=0&target_session_attrs=read-write&keepalives=1&client_encoding=utf8", "connectTimeout:60000000000"},
 		{"postgres://u@h1,h2/db?connect_timeout=20", "connectTimeout:4000000000"},
 		{"postgres:///d?host=%2Frun%2Fpostgresql&sslmode=disable", "hosts:[/run/postgresql] Port:5432"},
 		{"postgres://me@localhost:5433/d?socket=/run/postgresql", "hosts:[/run/postgresql] Port:5433"},

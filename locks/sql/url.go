@@ -76,6 +76,12 @@ func (t *Target) newcomerAttempt() time.Duration {
 	return lease.NewcomerAttempt
 }
 
+// isOnThisMachine reports whether the server at one of the hosts shares the processors of this machine.
+func (t *Target) isOnThisMachine(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	return t.Socket != "" || network.IsLoopback(host)
+}
+
 // place reads hosts and path. If the URL has no user, place takes the user that golock runs as, like the
 // servers' own clients do.
 func (t *Target) place(u network.URL, d Dialect) error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golock/locks/etcd/etcdtest"
+	"golock/locks/lease"
 	"golock/locks/redis/redistest"
 	"golock/locks/sql/sqltest"
 	"golock/test/testkit"
@@ -176,6 +177,11 @@ func TestHostSuspended(t *testing.T) {
 			}
 		}
 		time.Sleep(lesserTTL)
+		// Meanwhile a run with -n gives up in time, although the kernel takes its connection. Two seconds are
+		// longer on a machine that is short of processors.
+		began := time.Now()
+		hosts[0].Job("--name", "other", "-n", "--", "true").Run().Expect(t, 69, "cannot be reached")
+		testkit.Lasted(t, began, 2*time.Second, lease.FirstAnswer-time.Second)
 		for i, h := range hosts {
 			for _, which := range orders[i] {
 				h.Signal(h.processes[which], syscall.SIGCONT)
