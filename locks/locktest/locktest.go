@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golock/locks"
@@ -36,6 +37,10 @@ type Engine struct {
 
 	// Reserves says that a request may be in the queue for a moment although there is room for it.
 	Reserves bool
+
+	// Kill makes a store behave as if its process had been killed. With it, the store lives in the test's
+	// process: the processes of the suite are goroutines, and each test runs in virtual time.
+	Kill func(locks.Store)
 
 	// Only has the names of the tests to run, for a store that differs from another one in little.
 	// All tests run if it is empty.
@@ -69,6 +74,10 @@ func Run(t *testing.T, e Engine) {
 	}
 	for _, one := range all {
 		t.Run(one.name, func(t *testing.T) {
+			if e.Kill != nil {
+				synctest.Test(t, func(t *testing.T) { one.run(t, &world{t: t, engine: e, url: e.Fresh(t)}) })
+				return
+			}
 			if !plain { // a process that is being started has all descriptors: only its exec closes them
 				t.Parallel()
 			}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -59,79 +58,27 @@ func outcome(err error) string {
 	return "error"
 }
 
-func say(r report) {
-	line, _ := json.Marshal(r)
-	fmt.Println(string(line))
-}
-
-// servePeer joins, reports, and releases at its last order. It ends with its standard input.
+// servePeer is the main function of a peer that is a process. It ends with its standard input.
 func (e Engine) servePeer() {
-	if err := e.servePeerOrder(json.NewDecoder(os.Stdin)); err != nil {
-		say(report{State: outcome(err), Text: err.Error()})
-		if outcome(err) == "evicted" {
-			_, _ = io.Copy(io.Discard, os.Stdin) // lives on without its place
-		}
-	}
-}
-
-func (e Engine) servePeerOrder(orders *json.Decoder) error {
-	var o order
-	if err := orders.Decode(&o); err != nil {
-		return err
-	}
-	store, err := e.Open(o.URL)
-	if err != nil {
-		return err
-	}
 	// As the runner does on SIGTERM, it stops waiting, or asks its lease.
 	ctx, cancel := context.WithCancel(context.Background())
 	terminated, holding := make(chan os.Signal, 1), make(chan locks.Lease, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
+	a := actor{
+		open: e.Open, next: json.NewDecoder(os.Stdin).Decode, holding: holding,
+		say: func(r report) {
+			line, _ := json.Marshal(r)
+			fmt.Println(string(line))
+		},
+	}
 	go func() {
 		<-terminated
 		cancel()
 		if err := (<-holding).Evicted(); err != nil {
-			say(report{State: "evicted", Text: err.Error()})
+			a.say(report{State: "evicted", Text: err.Error()})
 		}
 	}()
-	admission, err := store.Join(context.Background(), o.Request)
-	if err != nil {
-		return err
-	}
-	if admission.Queued() {
-		say(report{State: "queued"})
-	}
-	lease, err := admission.Wait(ctx)
-	if err != nil {
-		return err
-	}
-	g := lease.Grant()
-	say(report{State: "granted", Slots: g.Slots, Fence: g.Fence})
-	stop := func() {}
-	if lease.Term().Ends() {
-		stop = KeepRenewed(lease, func(err error) { say(report{State: "evicted", Text: err.Error()}) })
-	}
-	holding <- lease
-	for o.Heir = true; o.Heir; {
-		o = order{}
-		if orders.Decode(&o) != nil {
-			return nil
-		}
-		if o.Heir {
-			pid, err := testkit.SpawnHeir(lease.Files())
-			if err != nil {
-				return err
-			}
-			say(report{State: "heir", Heir: pid})
-		}
-	}
-	stop()
-	if err := ReleaseUntilAnswered(lease); err != nil {
-		return errors.New("release: " + err.Error()) // no outcome that a test expects
-	}
-	say(report{State: "released"})
-	_, _ = io.Copy(io.Discard, os.Stdin) // lives on without the slot
-	return nil
+	a.act(ctx)
 }
 
 // KeepRenewed renews a lease until stop is called, or the lease is evicted. A renewal that
@@ -179,9 +126,10 @@ func (w *world) open() locks.Store {
 	return s
 }
 
-// peer is a process that asks for a slot.
+// peer is a process, or with Engine.Kill a goroutine, that asks for a slot.
 type peer struct {
-	*testkit.Child[order, report]
+	teller
+	PID  int
 	t    *testing.T
 	ref  locks.Ref
 	last report // the last report that was read
@@ -205,13 +153,18 @@ func (w *world) queued(name string, limit int, changes ...Change) *peer {
 func (w *world) join(name string, limit int, changes ...Change) *peer {
 	w.t.Helper()
 	r := NewRequest(w.t, name, append([]Change{Limit(limit)}, changes...)...)
+	if w.engine.Kill != nil {
+		g := startGoroutine(w.t, w.engine)
+		g.Tell(order{URL: w.url, Request: r})
+		return &peer{teller: g, PID: os.Getpid(), t: w.t, ref: r.Ref}
+	}
 	c := testkit.StartChild[order, report](w.t, peerVariable, func(cmd *exec.Cmd) {
 		cmd.Args = append(cmd.Args, "-test.run=^TestConformance$")
 		// One with the race detector would sleep a second at its end.
 		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0")
 	})
 	c.Tell(order{URL: w.url, Request: r})
-	return &peer{Child: c, t: w.t, ref: r.Ref}
+	return &peer{teller: c, PID: c.PID, t: w.t, ref: r.Ref}
 }
 
 func (p *peer) next() report {
