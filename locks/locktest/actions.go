@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -184,7 +185,11 @@ func (c *workload) granted(m *member, l locks.Lease) {
 func (c *workload) wait(ctx context.Context, m *member, admission locks.Admission) {
 	l, err := admission.Wait(ctx)
 	ret := c.now()
-	switch outcome(err) {
+	word := outcome(err)
+	if ctx.Err() != nil && errors.As(err, new(*locks.OutageError)) { // the last question got no answer
+		word = "canceled"
+	}
+	switch word {
 	case "":
 		g := l.Grant()
 		c.recordOf(m, opGrant, output{slots: g.Slots, fence: g.Fence}, m.joined, ret)

@@ -49,52 +49,37 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	q := e.question
 	e.mu.Unlock()
 	q.Step = step
-	trip := Trip{Step: step, Replaces: q.Entry.Replace != locks.ReplaceNone}
 	sent = now()
-	r, err := e.send(ctx, trip, func() reply { return e.store.table.step(e, q) })
-	return r.Answer, sent, err
+	ctx, cancel := context.WithTimeout(ctx, lease.AttemptLimit(e.ttl, locks.Distance{}))
+	defer cancel()
+	r, err := travel(ctx, e.store, q, func() reply { return e.store.table.step(e, q) })
+	if err != nil {
+		return a, sent, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.question.Epoch = r.Epoch
+	if r.after.ID != "" {
+		e.question.Entry = r.after
+	}
+	return r.Answer, sent, nil
 }
 
-// Sleep implements lease.Entry. A waiter that is woken accepts the offer that it may have.
+// Sleep implements lease.Entry.
 func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (a lease.Answer, sent locks.Instant, err error) {
 	ctx, cancel := context.WithTimeout(ctx, nap.For)
 	defer cancel()
 	select {
 	case <-e.wake:
 	case <-ctx.Done():
-		return a, 0, nil
 	}
-	sent = now()
-	r, err := e.send(ctx, Trip{Step: queue.Join}, func() reply { return e.store.table.accept(e) })
-	if err != nil || r.Verdict != queue.Granted {
-		return lease.Answer{}, 0, nil // the next Ask tells what has become of the offer
-	}
-	return r.Answer, sent, nil
+	return a, 0, nil
 }
 
 // reply is an answer, with what its entry has to know for the next question.
 type reply struct {
 	lease.Answer
 	after queue.Entry // the entry after the step; zero if it is not in the queue any more
-}
-
-// send makes one attempt. It keeps what the reply says, for the next question.
-func (e *entry) send(ctx context.Context, trip Trip, do func() reply) (reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, lease.AttemptLimit(e.ttl, locks.Distance{}))
-	defer cancel()
-	r, err := travel(ctx, e.store, trip, do)
-	if err != nil {
-		return reply{}, err
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if r.Epoch != "" {
-		e.question.Epoch = r.Epoch
-	}
-	if r.after.ID != "" {
-		e.question.Entry = r.after
-	}
-	return r, nil
 }
 
 // Events implements lease.Entry.

@@ -7,25 +7,19 @@ import (
 )
 
 // Faults is what goes wrong on the way to a table and back. A field that is nil does no harm. The table calls the
-// functions one at a time.
+// functions one at a time. Their questions have no Step if they are about no single entry.
 type Faults struct {
 	// Delay returns how long a request or an answer travels. A request may arrive after its sender has given up.
-	Delay func() time.Duration
+	Delay func(queue.Question) time.Duration
 
 	// Lose says what becomes of a request.
-	Lose func(Trip) Fate
+	Lose func(queue.Question) Fate
 
 	// LoseWakeUp reports whether a wake-up gets lost.
 	LoseWakeUp func() bool
 
 	// Decide takes the place of queue.Decide: a test breaks a rule with it.
 	Decide func(queue.View, queue.Question) queue.Decision
-}
-
-// Trip is what a request is about. The Step is empty if the request is about no single entry.
-type Trip struct {
-	Step     queue.Step
-	Replaces bool // the entry replaces others; only the first answer to its Join names them
 }
 
 // Fate is what becomes of a request.
@@ -38,18 +32,18 @@ const (
 	LoseAnswer // the request has its effect, and its sender does not know
 )
 
-func (f *Faults) fate(t Trip) Fate {
+func (f *Faults) fate(q queue.Question) Fate {
 	if f.Lose == nil {
 		return Arrive
 	}
-	return f.Lose(t)
+	return f.Lose(q)
 }
 
-func (f *Faults) delay() time.Duration {
+func (f *Faults) delay(q queue.Question) time.Duration {
 	if f.Delay == nil {
 		return time.Millisecond
 	}
-	return f.Delay()
+	return f.Delay(q)
 }
 
 func (f *Faults) losesWakeUp() bool { return f.LoseWakeUp != nil && f.LoseWakeUp() }

@@ -15,6 +15,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/lease"
+	"golock/locks/queue"
 )
 
 // Store is a client of a Table, as a process with its connection is a client of a server.
@@ -106,7 +107,7 @@ func ask[T any](ctx context.Context, s *Store, do func() T) (answer T, err error
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()
 	err = lease.Retry(ctx, s.URL(), func() (err error) {
-		answer, err = travel(ctx, s, Trip{}, do)
+		answer, err = travel(ctx, s, queue.Question{}, do)
 		return err
 	})
 	return answer, lease.Located(s.URL(), err)
@@ -114,13 +115,13 @@ func ask[T any](ctx context.Context, s *Store, do func() T) (answer T, err error
 
 // travel carries a request to the table, and the answer of do back, unless one of them gets lost. A request that
 // arrives after ctx has ended has its effect all the same.
-func travel[T any](ctx context.Context, s *Store, trip Trip, do func() T) (none T, err error) {
+func travel[T any](ctx context.Context, s *Store, q queue.Question, do func() T) (none T, err error) {
 	if s.killed.Load() {
 		return none, &lease.Refusal{Err: errKilled}
 	}
 	t := s.table
 	t.mu.Lock()
-	fate, there, back := t.Faults.fate(trip), t.Faults.delay(), t.Faults.delay()
+	fate, there, back := t.Faults.fate(q), t.Faults.delay(q), t.Faults.delay(q)
 	t.mu.Unlock()
 	answered := make(chan T, 1)
 	time.AfterFunc(there, func() {

@@ -34,7 +34,7 @@ type lock struct {
 	rows    map[string]*row
 }
 
-// row is one entry as the table keeps it.
+// row is one entry as the table keeps it. It is never Offered: a waiter that is woken asks for what is free.
 type row struct {
 	queue.Entry
 	owner   owner.Owner
@@ -42,7 +42,7 @@ type row struct {
 	hold    time.Duration // the hold that begins with the grant
 	since   locks.Instant // when it began to wait or to hold
 	ends    locks.Instant // the end of its lease; of a tombstone, when it was made
-	due     locks.Instant // when a waiter, or the owner of an offer, counts as absent
+	due     locks.Instant // when a waiter counts as absent
 	holdEnd locks.Instant // the end of its hold; 0 if there is none
 	wake    chan struct{}
 }
@@ -83,7 +83,7 @@ func (r *row) until() locks.Instant {
 	switch r.State {
 	case queue.Tombstone:
 		return r.ends.Add(tombstoneAge)
-	case queue.Waiting, queue.Offered:
+	case queue.Waiting:
 		return r.ends
 	}
 	return max(r.ends, r.holdEnd)
@@ -106,7 +106,6 @@ func (t *Table) view(l *lock, id string, now locks.Instant) (v queue.View) {
 			continue
 		}
 		e := r.Entry
-		e.Reachable = r.wake != nil
 		e.Absent = r.due <= now
 		if e.State == queue.Holding && r.ends <= now {
 			e.State = queue.Ended
@@ -117,7 +116,7 @@ func (t *Table) view(l *lock, id string, now locks.Instant) (v queue.View) {
 		case queue.Waiting:
 			e.Left = r.due.Sub(now)
 			v.Waiters = append(v.Waiters, e)
-		case queue.Offered, queue.Holding, queue.Ended:
+		case queue.Holding, queue.Ended:
 			v.Holders = append(v.Holders, e)
 		}
 		if e.ID == id {
@@ -175,12 +174,8 @@ func (t *Table) apply(l *lock, e *entry, step queue.Step, d *queue.Decision, ove
 		isNewlyEvicted := changed.Evicted != r.Evicted
 		r.Entry = changed
 		switch {
-		case changed.State == queue.Waiting && isCaller:
+		case changed.State == queue.Waiting:
 			r.ends, r.due, r.wake = now.Add(r.ttl), now.Add(overdue), e.wake
-		case changed.State == queue.Waiting: // it has lost an offer that it did not accept
-			r.due = now
-		case changed.State == queue.Offered:
-			r.due = now.Add(min(queue.OfferLimit, r.ttl))
 		case changed.State == queue.Holding && isCaller && step != queue.Evict:
 			r.grant(now, !wasHolding && step == queue.Join)
 		case changed.State == queue.Ended, changed.State == queue.Tombstone:
@@ -194,8 +189,10 @@ func (t *Table) apply(l *lock, e *entry, step queue.Step, d *queue.Decision, ove
 			t.tell(r)
 		}
 	}
-	for _, id := range d.Told {
-		t.tell(l.rows[id])
+	for _, id := range append(d.Told, d.Due) {
+		if r := l.rows[id]; r != nil && id != e.ref.ID.String() {
+			t.tell(r)
+		}
 	}
 }
 
@@ -220,26 +217,6 @@ func (t *Table) tell(r *row) {
 	case r.wake <- struct{}{}:
 	default: // it has a wake-up that it has not seen yet
 	}
-}
-
-// accept makes an entry hold what it was offered, if the offer still stands.
-func (t *Table) accept(e *entry) (a reply) {
-	now := now()
-	l := t.queueOf(e.ref.Key, e.name)
-	r := l.rows[e.ref.ID.String()]
-	if r == nil {
-		return a
-	}
-	stands := r.State == queue.Offered && r.due > now && r.Evicted == "" && t.quarantineEnd <= now
-	if !stands {
-		return a
-	}
-	r.State = queue.Holding
-	r.grant(now, true)
-	a.Verdict, a.Epoch, a.TTL = queue.Granted, t.epochName(), r.ttl
-	a.Grant = locks.Grant{Ref: e.ref, Slots: r.Slots, Fence: r.Fence}
-	a.after = r.Entry
-	return a
 }
 
 // show converts entries of a decision to what a listing shows.
