@@ -39,7 +39,7 @@ func localExperiments() []experiment {
 		{
 			Name: "start", Base: "flock", Metrics: startMetrics,
 			Title: "Start-up: a run of /bin/true on a free lock",
-			How: "From the fork to the end of the tool, on a used name. CPU time and memory include the " +
+			How: "Measured from the fork to the end of the tool, on a used name. CPU time and memory include the " +
 				"command.",
 			rounds: 400, measure: measureStart,
 			rows: append(tools("true", "flock", "flock -F", "setlock", "flock in Go",
@@ -119,7 +119,7 @@ func waitingExperiments() []experiment {
 		{
 			Name: "waiting", Metrics: waitingMetrics,
 			Title: "Memory and wake-ups of one that holds and one that waits",
-			How: "Of the tool without its command and watchdog. Private memory is not shared with other " +
+			How: "Memory is that of the tool, without its command and watchdog. Private memory is not shared with other " +
 				"processes. Wake-ups are the context switches of a waiter in 3 s. Without -q golock " +
 				"wakes up to report that it waits.",
 			rounds: 2, size: 3, quick: 1, measure: measureWaiting,
