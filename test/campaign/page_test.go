@@ -54,16 +54,21 @@ func (s *summary) page(before []byte) string {
 
 // totals says in one sentence what all stores together came to.
 func (s *summary) totals() string {
-	runs, faults, violations, kinds := 0, 0, 0, ""
+	runs, faults, violations := 0, 0, 0
+	var kinds []string
 	for _, one := range s.Stores {
 		runs += one.Runs
 		faults += sum(one.Faults)
 		violations += sum(one.Violations)
 		if sum(one.Violations) > 0 {
-			kinds += fmt.Sprintf("; on %s %s", one.Store, strings.ReplaceAll(counts(one.Violations), "\n", " "))
+			kinds = append(kinds, fmt.Sprintf("%s (%s)", one.Store, strings.ReplaceAll(counts(one.Violations), "\n", " ")))
 		}
 	}
-	return fmt.Sprintf("In %d runs, with %d faults, the campaign found %d violations%s.", runs, faults, violations, kinds)
+	text := fmt.Sprintf("In %d runs, with %d faults, the campaign found %d violations", runs, faults, violations)
+	if len(kinds) > 0 {
+		text += ": " + strings.Join(kinds, ", ")
+	}
+	return text + "."
 }
 
 func sum[K comparable](of map[K]int) (n int) {
