@@ -289,7 +289,7 @@ type configFlag struct {
 }
 
 type nameFlag struct {
-	Name textFlag `name:"name" brief:"" variable:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Slots of the same name in the same store limit each other. golock run takes up to 16 names, and holds all of them. On flock, fcntl and bind the URL is the lock, and the name only labels it."`
+	Name textFlag `name:"name" brief:"" variable:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Slots of the same name in the same store limit each other. golock run takes up to 16 names, and holds all of them. On flock, fcntl and bind, the URL is the lock, and the name only labels it."`
 }
 
 func (*nameFlag) readsName() {}
@@ -306,9 +306,9 @@ type slotFlags struct {
 	Exclusive boolFlag `name:"exclusive" names:"each" short:"x" aliases:"e" alternative:"limit" group:"slot" help:"Take a writer's lock: --max 1, whatever the configuration says."`
 	Weight    intFlag  `name:"weight" names:"each" builtin:"1" group:"slot" placeholder:"W" help:"Take W of the --max slots."`
 
-	Wait             durationFlag `name:"wait" short:"w" brief:"" variable:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after waiting for D. Without it golock waits for ever."`
+	Wait             durationFlag `name:"wait" short:"w" brief:"" variable:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after waiting for D. Without it, golock waits for ever."`
 	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait for a slot: the same as --wait 0. If the server has just come back, golock still waits for it, for up to 5s."`
-	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" variable:"GOLOCK_CONFLICT_EXIT_CODE" builtin:"75" group:"waiting" placeholder:"N" help:"Exit with N if there was no slot in time, or the run was evicted while it waited. With 0 golock prints nothing about it."`
+	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" variable:"GOLOCK_CONFLICT_EXIT_CODE" builtin:"75" group:"waiting" placeholder:"N" help:"Exit with N if there was no slot in time, or the run was evicted while it waited. With 0, golock prints nothing about it."`
 
 	Jitter   durationFlag `name:"jitter" group:"waiting" example:"5s" placeholder:"D" help:"Wait for a random time of up to D first. This spreads hosts that start at the same moment."`
 	Priority intFlag      `name:"priority" names:"each" builtin:"0" group:"waiting" placeholder:"P" help:"Go before waiters with a lower priority. P is an integer. Within a priority the order is first come, first served. Not on flock, fcntl and bind."`
