@@ -39,7 +39,7 @@ func localExperiments() []experiment {
 		{
 			Name: "start", Base: "flock", Metrics: startMetrics,
 			Title: "Start-up: a run of /bin/true on a free lock",
-			How: "From the fork to the end of the tool, on a used name. CPU time and memory include the " +
+			How: "Measured from the fork to the end of the tool, on a used name. CPU time and memory include the " +
 				"command.",
 			rounds: 400, measure: measureStart,
 			rows: append(tools("true", "flock", "flock -F", "setlock", "flock in Go",
@@ -53,7 +53,7 @@ func localExperiments() []experiment {
 		{
 			Name: "start-shell", Base: "flock, from bash", Metrics: startMetrics[:1],
 			Title:  "Start-up from a shell",
-			How:    "The same, started by a bash that runs a script, with a user's environment.",
+			How:    "Measured in the same way, but started by a bash that runs a script, with a user's environment.",
 			rounds: 300, measure: measureStart,
 			rows: tools("flock", "flock, from bash", "golock", "golock, from bash"),
 		},
@@ -69,7 +69,7 @@ func localExperiments() []experiment {
 			Name: "handoff", Base: "flock",
 			Metrics: handOffMetrics, Title: "Hand-off with 100 waiting",
 			How: "A gap is from the end of a command to the start of the next. An inversion is a command " +
-				"that ran before one ahead of it.",
+				"that ran before another one that was ahead of it in the queue.",
 			rounds: 11, size: 100, quick: 10, measure: measureHandOff,
 			rows: tools("flock", "setlock", "flock in Go", "golock"),
 			bars: []bar{
@@ -119,8 +119,8 @@ func waitingExperiments() []experiment {
 		{
 			Name: "waiting", Metrics: waitingMetrics,
 			Title: "Memory and wake-ups of one that holds and one that waits",
-			How: "Of the tool without its command and watchdog. Private memory is not shared with other " +
-				"processes. Wake-ups are the context switches of a waiter in 3 s. Without -q golock " +
+			How: "Memory is that of the tool, without its command and watchdog. Private memory is not shared with other " +
+				"processes. Wake-ups are the context switches of a waiter in 3 s. Without -q, golock " +
 				"wakes up to report that it waits.",
 			rounds: 2, size: 3, quick: 1, measure: measureWaiting,
 			rows: tools("flock", "golock -q", "golock redis -q", "golock mysql -q",
@@ -133,7 +133,7 @@ func waitingExperiments() []experiment {
 		{
 			Name: "server-start", Base: "golock",
 			Metrics: startMetrics, Title: shared, Column: "start-up",
-			How: "Measured as above; ratios are to golock on the local store. In a burst of 50 each " +
+			How: "Measured as above; ratios are to golock on the local store. In a burst of 50, each " +
 				"command sleeps for 5 ms: no lock can be faster than 250 ms. A network adds its round trips.",
 			rounds: 120, measure: measureStart, rows: append(tools("golock"), acrossMachines...),
 			bars: []bar{
@@ -211,7 +211,7 @@ func scaleExperiment() experiment {
 	e := experiment{
 		Name: "scale", Metrics: queueMetrics, Title: "Long queues",
 		How: "Each waiter is a process. CPU time is in milliseconds per grant: that of the server, and that " +
-			"of the waiters with their watchdogs and commands. At rest, 20 s after the last grant, it is in " +
+			"of the waiters with their watchdogs and commands. At rest (20 s after the last grant), it is in " +
 			"milliseconds per second: that of the server, and that of one waiter. The servers keep a " +
 			"connection for each waiter, or for as many as `waiters=` says.",
 		rounds: 3, measure: measureLine,

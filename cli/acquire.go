@@ -18,7 +18,7 @@ import (
 
 type acquireCommand struct {
 	slotFlags
-	For  textFlag `name:"for" brief:"" file:"no" placeholder:"PID|none" help:"Release the slot when process PID ends; in a shell $$$$. With none, on a networked store, the slot ends after --ttl."`
+	For  textFlag `name:"for" brief:"" file:"no" placeholder:"PID|none" help:"Release the slot when process PID ends; in a shell write $$$$. With none, on a networked store, the slot ends after --ttl."`
 	JSON boolFlag `name:"json" brief:"" help:"Print a JSON object instead of the ID alone: id, name, slots, fence, and on a networked store expires_in_ms."`
 	logFlags
 }

@@ -289,7 +289,7 @@ type configFlag struct {
 }
 
 type nameFlag struct {
-	Name textFlag `name:"name" brief:"" variable:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Slots of the same name in the same store limit each other. golock run takes up to 16 names, and holds all of them. On flock, fcntl and bind the URL is the lock, and the name only labels it."`
+	Name textFlag `name:"name" brief:"" variable:"GOLOCK_NAME" file:"no" group:"slot" placeholder:"NAME" help:"The lock's name. Slots of the same name in the same store limit each other. golock run takes up to 16 names, and holds all of them. On flock, fcntl and bind, the URL is the lock, and the name only labels it."`
 }
 
 func (*nameFlag) readsName() {}
@@ -298,22 +298,22 @@ func (*nameFlag) readsName() {}
 type slotFlags struct {
 	nameFlag
 	storeFlags
-	Note             textFlag `name:"note" variable:"GOLOCK_NOTE" group:"slot" example:"https://ci.example/job/17" placeholder:"TEXT" help:"Why this run is there: shown by ls, to those who wait for it, in reports and in JSON logs. At most 200 characters. Everybody who may read the store can see it."`
+	Note             textFlag `name:"note" variable:"GOLOCK_NOTE" group:"slot" example:"https://ci.example/job/17" placeholder:"TEXT" help:"Say why this run exists. ls, runs that wait for it, reports and JSON logs show the text. At most 200 characters. Everybody who may read the store can see it."`
 	RequireNetworked boolFlag `name:"require-networked" brief:"" variable:"GOLOCK_REQUIRE_NETWORKED" group:"slot" help:"Refuse a store that limits only the runs of one machine."`
 
 	Max       intFlag  `name:"max" names:"each" short:"m" brief:"" variable:"GOLOCK_MAX" builtin:"1" alternative:"limit" group:"slot" placeholder:"N" help:"Let at most N runs of this name run at a time."`
-	Shared    boolFlag `name:"shared" names:"each" short:"s" brief:"" alternative:"limit" group:"slot" help:"Take a reader's lock: runs with --shared run together, but not with a run without it."`
+	Shared    boolFlag `name:"shared" names:"each" short:"s" brief:"" alternative:"limit" group:"slot" help:"Take a reader's lock: runs with --shared run together; a run without it runs alone."`
 	Exclusive boolFlag `name:"exclusive" names:"each" short:"x" aliases:"e" alternative:"limit" group:"slot" help:"Take a writer's lock: --max 1, whatever the configuration says."`
-	Weight    intFlag  `name:"weight" names:"each" builtin:"1" group:"slot" placeholder:"W" help:"Take W of the --max units."`
+	Weight    intFlag  `name:"weight" names:"each" builtin:"1" group:"slot" placeholder:"W" help:"Take W of the --max slots."`
 
-	Wait             durationFlag `name:"wait" short:"w" brief:"" variable:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after waiting for D. Without it golock waits for ever."`
+	Wait             durationFlag `name:"wait" short:"w" brief:"" variable:"GOLOCK_WAIT" alternative:"wait" group:"waiting" example:"1h" placeholder:"D" help:"Give up after waiting for D. Without it, golock waits for ever."`
 	NoWait           boolFlag     `name:"no-wait" short:"n" brief:"" aliases:"nonblock,nb" alternative:"wait" group:"waiting" help:"Do not wait for a slot: the same as --wait 0. If the server has just come back, golock still waits for it, for up to 5s."`
-	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" variable:"GOLOCK_CONFLICT_EXIT_CODE" builtin:"75" group:"waiting" placeholder:"N" help:"Exit with N if there was no slot in time, or the run was evicted while it waited. With 0 golock prints nothing about it."`
+	ConflictExitCode intFlag      `name:"conflict-exit-code" short:"E" brief:"" variable:"GOLOCK_CONFLICT_EXIT_CODE" builtin:"75" group:"waiting" placeholder:"N" help:"Exit with N if there was no slot in time, or the run was evicted while it waited. With 0, golock prints nothing about it."`
 
 	Jitter   durationFlag `name:"jitter" group:"waiting" example:"5s" placeholder:"D" help:"Wait for a random time of up to D first. This spreads hosts that start at the same moment."`
 	Priority intFlag      `name:"priority" names:"each" builtin:"0" group:"waiting" placeholder:"P" help:"Go before waiters with a lower priority. P is an integer. Within a priority the order is first come, first served. Not on flock, fcntl and bind."`
 	MaxQueue intFlag      `name:"max-queue" group:"waiting" example:"10" placeholder:"N" help:"Give up at once if there is no slot and N runs wait already. 0 is the same as --no-wait."`
-	Replace  textFlag     `name:"replace" group:"waiting" example:"waiting" placeholder:"waiting|running" help:"The newest run wins, among runs that use --replace. With waiting, evict those that wait ahead of this one (exit code 75). With running, evict also those that run with --replace running (79); this run starts when the old command is dead."`
+	Replace  textFlag     `name:"replace" group:"waiting" example:"waiting" placeholder:"waiting|running" help:"Among runs that use --replace, the newest wins. With waiting, evict those that wait ahead of this one (exit code 75). With running, evict also those that run with --replace running (79); this run starts when the old command is dead."`
 	Hold     durationFlag `name:"hold" brief:"" variable:"GOLOCK_HOLD" group:"ending" example:"1m" placeholder:"D" help:"Keep the slot until D after the start, even if the command ends sooner or golock is killed. With -n -E 0: one run per tick across all hosts. Not on flock, fcntl and bind."`
 
 	TTL      durationFlag `name:"ttl" names:"each" brief:"" variable:"GOLOCK_TTL" builtin:"30s" group:"network" placeholder:"D" help:"Set the lease time of a networked store: the slot is lost D after the last renewal. 1s to 3650d."`

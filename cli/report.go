@@ -22,7 +22,7 @@ import (
 
 type reportCommand struct {
 	Summary    boolFlag     `name:"summary" brief:"" file:"no" help:"Print a table of all locks: how many runs were skipped, failed or lost their slot, how long they waited and ran. The default on a terminal."`
-	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by a page that shows when each run waited and ran, and behind whom, with the table. It needs no other file, no network and no JavaScript. With - it is printed to standard output."`
+	HTML       textFlag     `name:"html" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by a page that shows when each run waited and ran, and behind whom, with the table. It needs no other file, no network and no JavaScript. With -, the page goes to standard output."`
 	Prometheus boolFlag     `name:"prometheus" brief:"" file:"no" help:"Print metrics for Prometheus. The default if standard output is not a terminal."`
 	Textfile   textFlag     `name:"textfile" brief:"" file:"no" placeholder:"FILE" help:"Replace FILE by the metrics, in one step, for node_exporter's textfile collector."`
 	Since      durationFlag `name:"since" brief:"" file:"no" placeholder:"D" help:"Count only runs that ended within the last D."`

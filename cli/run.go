@@ -25,17 +25,17 @@ type runCommand struct {
 	Timeout textFlag `name:"timeout" hidden:""`
 
 	TimeLimit durationFlag `name:"time-limit" brief:"" variable:"GOLOCK_TIME_LIMIT" group:"ending" example:"6h" placeholder:"D" help:"Stop the command after D. The exit code is then 124."`
-	KillAfter durationFlag `name:"kill-after" short:"k" variable:"GOLOCK_KILL_AFTER" builtin:"10s" group:"ending" placeholder:"D" help:"When golock itself stops the command, send KILL this long after the stop signal. With 0 send KILL instead of the stop signal."`
+	KillAfter durationFlag `name:"kill-after" short:"k" variable:"GOLOCK_KILL_AFTER" builtin:"10s" group:"ending" placeholder:"D" help:"When golock itself stops the command, send KILL this long after the stop signal. With 0, send KILL instead of the stop signal."`
 	Signal    wordFlag     `name:"signal" brief:"" builtin:"TERM" group:"ending" placeholder:"SIG" help:"Stop the command with this signal, a name or a number."`
 	Rewrite   listFlag     `name:"rewrite" group:"ending" example:"HUP:USR1" placeholder:"A:B" help:"Deliver signal A to the command as B. A:0 drops A. Repeatable."`
 	OkExit    listFlag     `name:"ok-exit" group:"ending" example:"143" placeholder:"CODE" help:"Report this exit code of the command as 0. Repeatable."`
 	Tree      boolFlag     `name:"tree" group:"ending" help:"Wait until every descendant of the command has ended. Stopping the run stops them all."`
 	Close     boolFlag     `name:"close" short:"o" group:"ending" help:"Do not let the command inherit the lock. If golock is killed, the slot is free although the command runs on. Only on stores of one machine."`
-	Exec      boolFlag     `name:"exec" short:"F" brief:"" aliases:"no-fork" group:"ending" help:"Become the command after taking the slot: no golock process stays. A command that closes all descriptors releases the slot."`
+	Exec      boolFlag     `name:"exec" short:"F" brief:"" aliases:"no-fork" group:"ending" help:"Become the command after taking the slot: no golock process remains. A command that closes all descriptors releases the slot."`
 
-	DieWithGolock boolFlag `name:"die-with-golock" group:"ending" help:"Let the kernel kill the command if golock is killed, but not its descendants. On a networked store a watchdog kills all of them in any case."`
+	DieWithGolock boolFlag `name:"die-with-golock" group:"ending" help:"Let the kernel kill the command if golock is killed, but not its descendants. On a networked store, a watchdog kills all of them in any case."`
 
-	OnUnavailable textFlag `name:"on-unavailable" variable:"GOLOCK_ON_UNAVAILABLE" builtin:"fail" group:"network" placeholder:"fail|skip|run" help:"If the store cannot be reached at the start, or refuses for a passing reason, fail with 69, skip as if there were no slot (75, -E), or run the command without a slot and with GOLOCK_UNLOCKED=1; then two may run."`
+	OnUnavailable textFlag `name:"on-unavailable" variable:"GOLOCK_ON_UNAVAILABLE" builtin:"fail" group:"network" placeholder:"fail|skip|run" help:"If the store cannot be reached at the start, or refuses for a temporary reason, fail with 69, skip as if there were no slot (75, -E), or run the command without a slot and with GOLOCK_UNLOCKED=1; then two may run."`
 	OnLost        textFlag `name:"on-lost" variable:"GOLOCK_ON_LOST" builtin:"stop" group:"network" placeholder:"stop|warn" help:"When the slot is lost on a networked store, stop the command and exit with 79, or only warn."`
 	Report        textFlag `name:"report" brief:"" variable:"GOLOCK_REPORT" group:"output" example:"/var/log/golock.jsonl" placeholder:"FILE" help:"Append a line of JSON about this run to FILE when the run has ended."`
 
@@ -281,5 +281,5 @@ func resolveExec(v *config.Values, out *term.Printer) {
 		v.Drop("exec")
 		return
 	}
-	refuse(v, out, "cannot be combined with --exec: no golock process stays", needGolock...)
+	refuse(v, out, "cannot be combined with --exec: no golock process remains", needGolock...)
 }

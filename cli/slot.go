@@ -80,7 +80,7 @@ func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Request.Claim = locks.Claim{Weight: weight, Max: limit}
 }
 
-// readUnits reads a number of units, from 1 to most. If lack is not empty, it says why the store has only 1.
+// readUnits reads a number of slots, from 1 to most. If lack is not empty, it says why the store has only 1.
 func readUnits(v *config.Values, key string, most int, lack string, out *term.Printer) int {
 	if lack != "" && v.Int(key, 1, math.MaxInt32) > 1 {
 		refuse(v, out, "not on this store: "+lack, key)

@@ -18,7 +18,7 @@ var ErrWouldBlock = errors.New("the store cannot be used without waiting")
 var ErrLost = errors.New("the slot is not held any more")
 
 // OutageError says that a store is unavailable for now: no attempt could reach it, or it refuses for a
-// reason that passes (it loads its data, has no room or no connections left, is in quarantine). A lasting
+// temporary reason (it loads its data, has no room or no connections left, is in quarantine). A lasting
 // fault (of the URL, login, rights or versions) is never an OutageError.
 type OutageError struct {
 	Store    string // the URL of the store, without secrets

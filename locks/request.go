@@ -75,7 +75,7 @@ type JoinLimits struct {
 	// connection, it has longer for its first answer. There is no limit if Reach is 0.
 	Reach time.Duration
 
-	// Refusals limits how long Join repeats a request that the store refuses for a reason that passes. It
+	// Refusals limits how long Join repeats a request that the store refuses for a temporary reason. It
 	// counts from the first refusal. There is no limit if Refusals is 0.
 	Refusals time.Duration
 

@@ -62,7 +62,7 @@ type Store interface {
 	//
 	// Errors: *BusyError if the request cannot be granted now and may not wait, or if an
 	// enclosing run holds the name and no slot is free; *OutageError if ctx ended before
-	// the store was reached, or it refuses for a reason that passes; ErrWouldBlock as
+	// the store was reached, or it refuses for a temporary reason; ErrWouldBlock as
 	// Request.AtOnce says. Any other error means that the store could not be used. After
 	// an error nothing of the request is left in the store. A networked store that could
 	// not be told of it keeps an entry for its TTL.

@@ -117,7 +117,7 @@ type Outcome struct {
 	Grant    locks.Grant   // zero if there was no slot
 	Unlocked bool          // the command ran without a slot (Run.Unavailable)
 
-	// Unreachable says that the store was out of reach, or refused for a reason that passes. The kind is
+	// Unreachable says that the store was out of reach, or refused for a temporary reason. The kind is
 	// Busy or Refused (Run.Unavailable).
 	Unreachable bool
 

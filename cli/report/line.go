@@ -56,7 +56,7 @@ const (
 	lost        = "lost"
 	interrupted = "interrupted"
 
-	// OutcomeUnavailable says that the store was out of reach, or refused for a reason that passes.
+	// OutcomeUnavailable says that the store was out of reach, or refused for a temporary reason.
 	OutcomeUnavailable = "unavailable"
 
 	// OutcomeUnlocked says that the command ran without a slot, and ended.

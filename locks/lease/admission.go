@@ -176,7 +176,7 @@ func (adm *Admission) leaseIfNear(ctx context.Context) (locks.Lease, error) {
 }
 
 // waitError returns the error of a Wait that ends without a slot, because ctx has ended or a postponed request
-// has waited long enough. outage is the error of the last Ask, or nil. A refusal for a passing reason, such as a
+// has waited long enough. outage is the error of the last Ask, or nil. A refusal for a temporary reason, such as a
 // full connection limit, is no outage for a waiter whose time is over: the server has answered.
 func (adm *Admission) waitError(ctx context.Context, outage error) error {
 	hasAnswered := outage == nil || !adm.postponed && ctx.Err() != nil && IsPassing(outage)

@@ -10,7 +10,7 @@ import (
 
 // patience limits how long a request is repeated that is not in the queue yet and gets no answer. A
 // store that has not been reached is given up after JoinLimits.Reach. A server on another host that has
-// taken a connection has FirstAnswer for its first answer. A store that refuses for a reason that passes has
+// taken a connection has FirstAnswer for its first answer. A store that refuses for a temporary reason has
 // JoinLimits.Refusals, from the first refusal on. A store that has answered otherwise can be reached, so it
 // is asked for JoinLimits.Total.
 type patience struct {
@@ -131,7 +131,7 @@ func (p *patience) connected() {
 	}
 }
 
-// refused notes that the store refuses for a reason that passes.
+// refused notes that the store refuses for a temporary reason.
 func (p *patience) refused() {
 	if p == nil {
 		return

@@ -64,7 +64,7 @@ func IsTemporary(err error) bool {
 	return !IsFinal(err) || refused && kind == ForNewcomers
 }
 
-// IsPassing reports whether the store has answered, and refuses for a reason that passes.
+// IsPassing reports whether the store has answered, and refuses for a temporary reason.
 func IsPassing(err error) bool {
 	kind, refused := kindOf(err)
 	return refused && kind == Passing

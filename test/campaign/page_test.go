@@ -16,11 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sum of a campaign is docs/reliability.md, below what is written there by hand.
+// The sum of a campaign is docs/reliability.md: a sentence after the first mark, tables after the second.
+const (
+	totalsMark = "<!-- totals -->\n"
+	tablesMark = "<!-- campaign -->\n"
+)
 
+// page returns the page with this sum instead of an earlier one.
 func (s *summary) page(before []byte) string {
-	text, _, _ := strings.Cut(string(before), "\n## ")
-	b := bytes.NewBufferString(text)
+	top, rest, _ := strings.Cut(string(before), totalsMark)
+	_, rest, _ = strings.Cut(rest, "\n\n")
+	method, _, _ := strings.Cut(rest, tablesMark)
+	b := bytes.NewBufferString(top + totalsMark + s.totals() + "\n\n" + method + tablesMark)
 	total, longest := map[kind]int{}, 0.0
 	for _, one := range s.Stores {
 		longest = max(longest, one.Seconds)
@@ -43,6 +50,25 @@ func (s *summary) page(before []byte) string {
 	}
 	fmt.Fprintf(b, "\nFaults on all stores together:\n\n%s.\n", counts(total))
 	return b.String()
+}
+
+// totals says in one sentence what all stores together came to.
+func (s *summary) totals() string {
+	runs, faults, violations := 0, 0, 0
+	var kinds []string
+	for _, one := range s.Stores {
+		runs += one.Runs
+		faults += sum(one.Faults)
+		violations += sum(one.Violations)
+		if sum(one.Violations) > 0 {
+			kinds = append(kinds, fmt.Sprintf("%s (%s)", one.Store, strings.ReplaceAll(counts(one.Violations), "\n", " ")))
+		}
+	}
+	text := fmt.Sprintf("In %d runs, with %d faults, the campaign found %d violations", runs, faults, violations)
+	if len(kinds) > 0 {
+		text += ": " + strings.Join(kinds, ", ")
+	}
+	return text + "."
 }
 
 func sum[K comparable](of map[K]int) (n int) {

@@ -56,8 +56,6 @@ func pageSandbox(t *testing.T) (*testkit.Sandbox, *strings.Replacer) {
 		"PATH=/usr/local/bin:/usr/bin:/bin\n", "",
 		"jitter 10s", "jitter 0.1s",
 		"golock ls nightly --watch", "{ timeout --preserve-status -s INT 1 golock ls nightly --watch || [ $? = 130 ]; }",
-		"golock acquire --name sync -x --hold 0 --priority 99 --for none --ttl 2h --note \"upgrade\"",
-		"id=$(golock acquire --name sync -x --hold 0 --priority 99 --for none --ttl 2h --note \"upgrade\")",
 		"-- sleep 2h", "-- true",
 		"--kill 20", "--loops 4",
 	)
