@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -45,8 +46,9 @@ func rank(path string) int {
 	return len(long)
 }
 
-// plan compiles the tests of all passes below a directory and gives what there is to do, in its order.
-func plan(ctx context.Context, dir string, r *results) (todo []work, err error) {
+// plan compiles the tests of all passes below a directory and gives what there is to do, in its order. Only
+// those whose pass and package fit the expression are compiled.
+func plan(ctx context.Context, dir string, only *regexp.Regexp, r *results) (todo []work, err error) {
 	list, err := exec.CommandContext(ctx, "go", "list", "-tags", "integration", "./...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
@@ -55,7 +57,8 @@ func plan(ctx context.Context, dir string, r *results) (todo []work, err error) 
 		p, err := p.where()
 		if err == nil {
 			var more []work
-			more, err = p.compile(ctx, dir, strings.Fields(string(list)))
+			fits := func(path string) bool { return p.packages(path) && only.MatchString(p.name+" "+path) }
+			more, err = p.compile(ctx, dir, slices.DeleteFunc(strings.Fields(string(list)), func(path string) bool { return !fits(path) }))
 			todo = append(todo, more...)
 		}
 		r.add(p.name, err)
@@ -70,9 +73,6 @@ func (p pass) compile(ctx context.Context, dir string, packages []string) (todo 
 	missing := slices.Concat([]string{"test", "-c", "-o", at + "/", "-vet=off", "-trimpath", "-ldflags=-s -w"}, p.kind.flags)
 	count := len(missing)
 	for _, path := range packages {
-		if !p.packages(path) {
-			continue
-		}
 		program := filepath.Join(at, filepath.Base(path)+".test")
 		todo = append(todo, work{p, path, program})
 		if _, err := os.Stat(program); err != nil {
@@ -198,7 +198,7 @@ func (w work) run(ctx context.Context, converter string, env []string, r *result
 	rest := r.read(&w.pass, events)
 	err = <-ended
 	_ = convert.Wait()
-	r.endedPackage(w, time.Since(began), processor(cmd.ProcessState), err, rest)
+	r.endedPackage(w, time.Since(began), processor(cmd.ProcessState)+processor(convert.ProcessState), err, rest)
 	return err
 }
 
