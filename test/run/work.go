@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golock/test/testkit"
 )
 
 // work is the tests of one package in one pass.
@@ -148,13 +150,21 @@ func perform(ctx context.Context, todo []work, converter string, env []string, r
 	workers.Wait()
 }
 
+// limit is the time after which the tests of a package do not end any more.
+func limit() string {
+	if testkit.Deep() {
+		return "10h"
+	}
+	return "40m"
+}
+
 // run runs the tests as go test does and hands their events on.
 func (w work) run(ctx context.Context, converter string, env []string, r *results) error {
 	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	argv := []string{w.program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1", "-test.timeout=40m"}
+	argv := []string{w.program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1", "-test.timeout=" + limit()}
 	for i, flag := range w.pass.flags {
 		if i%2 == 0 { // else its value
 			flag = "-test." + strings.TrimPrefix(flag, "-")
