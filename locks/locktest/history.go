@@ -59,10 +59,14 @@ func testHistories(t *testing.T, w *world) {
 func moreRounds(t *testing.T, e *Engine) func(rounds int) bool {
 	text := os.Getenv(historiesVariable)
 	if text == "" {
-		most := testkit.Rounds(histories, deepHistories)
-		if len(e.Only) > 0 {
-			most = testkit.Rounds(histories/2, deepHistories)
+		few := histories
+		switch {
+		case e.Kill != nil: // they cost nothing
+			few = 2 * histories
+		case len(e.Only) > 0:
+			few = histories / 2
 		}
+		most := testkit.Rounds(few, deepHistories)
 		return func(rounds int) bool { return rounds < most }
 	}
 	span, err := time.ParseDuration(text)

@@ -55,7 +55,8 @@ func TestAnswerThatCannotBePrinted(t *testing.T) {
 	})
 }
 
-// An ID that could not be printed is known to nobody: its slot is given back. The outputs take turns here too.
+// An ID that could not be printed is known to nobody: its slot is given back. The outputs take turns here
+// too, but on local, where a file of the lock could get the number of a closed output.
 func TestIDThatCannotBePrinted(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, programs(), func(t *testing.T, _, program string) {
@@ -67,7 +68,11 @@ func TestIDThatCannotBePrinted(t *testing.T) {
 				if kind == "local" && process == "none" {
 					continue
 				}
-				for what, script := range refusalsOf(i + len(kind)) {
+				outputs := refusalsOf(i + len(kind))
+				if kind == "local" {
+					outputs = refusals
+				}
+				for what, script := range outputs {
 					// The shell lives until its input ends, so the slot is free for another reason than its end.
 					p := s.Exec("sh", "-c", "("+script+"; "+program+" acquire --name job --for "+process+`); echo "code $?"; read line`).Start()
 					p.Expect("code 70")
