@@ -14,7 +14,7 @@ TOOL    := $(GO) tool -modfile=.ci/tools.mod
 # Processes built with the race detector would sleep a second at their end.
 export GORACE := atexit_sleep_ms=0
 
-.PHONY: help build install dist deb deps test test-short fuzz lint bench campaign cluster world clean
+.PHONY: help build install dist deb deps test test-deep test-short fuzz lint bench campaign cluster world clean
 
 help:
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -41,10 +41,14 @@ deps: ## Debian's packages that tests and benchmarks use, if missing
 	.ci/deps
 
 # test-run is compiled with the flags of the programs and tests, so that they share one build cache.
-test: deps ## everything, on real servers; 5 to 20 minutes
+test test-deep: deps
 	@packaging/check-go
 	@mkdir -p bin && CGO_ENABLED=0 $(GO) build -trimpath -o bin/test-run ./test/run
 	@bin/test-run
+
+test: ## everything, on real servers; 5 to 10 minutes
+test-deep: ## the same with all combinations, before a release; hours
+test-deep: export LOCKTEST_DEPTH ?= 1
 
 test-short: ## what needs no server, no packages and no minutes
 	@packaging/check-go

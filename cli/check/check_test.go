@@ -41,7 +41,7 @@ func testOf(t *testing.T, script string) *Test {
 // A lock that is never free again ends the test. A lock file whose maker has crashed is such a lock.
 func TestStalled(t *testing.T) {
 	t.Parallel()
-	test := testOf(t, `until mkdir "$DIR/lock" 2>/dev/null; do sleep 0.01; done; "$@"`)
+	test := testOf(t, `until mkdir "$DIR/lock" 2>/dev/null; do sleep 0.5; done; "$@"`)
 	test.Env = append(test.Env, "DIR="+t.TempDir())
 	test.Patience = 5 * time.Second // Slow: longer than a busy machine needs to start a child
 	r, err := test.Do(context.Background())
@@ -68,7 +68,7 @@ func TestFreeTooEarly(t *testing.T) {
 		"$@" 9>&- &
 		kill -9 $$`)
 	test.Env = append(test.Env, "DIR="+t.TempDir())
-	test.Loops, test.Children, test.Kill = 50, 2, 50
+	test.Loops, test.Children, test.Kill = 30, 2, 50
 	r, err := test.Do(context.Background())
 	if err != nil || r.Passed || !strings.Contains(strings.Join(r.Problems, "; "), "inside at the same time") {
 		t.Errorf("%+v, %v, want two children inside at the same time", r, err)

@@ -16,11 +16,15 @@ import (
 
 // Chaos lets actors use two names of a store with leases. After every few acts it calls happens, with the
 // number of that call, to disturb the server. There are never more actors inside than the rule allows,
-// and at the end nothing is left. If happens is nil, nothing is disturbed and no actor vanishes.
+// and at the end nothing is left. If happens is nil, nothing is disturbed and no actor vanishes: then half
+// of the actors are enough, except in a deep run.
 func Chaos(t *testing.T, open func() locks.Store, happens func(n int)) {
 	t.Helper()
-	const actors, between = 8, 6
-	acts := 4
+	const between = 6
+	actors, acts := 8, 4
+	if happens == nil {
+		actors = testkit.Rounds(4, 8)
+	}
 	if testkit.Campaign() {
 		acts = 300
 	}

@@ -20,7 +20,8 @@ import (
 // meet is up to the machine.
 const (
 	historiesVariable = "LOCKTEST_HISTORIES" // a duration for each store
-	histories         = 24
+	histories         = 12                   // of a usual run
+	deepHistories     = 100
 
 	// latest is when a waiter has what is free. It is less than the third of the
 	// TTL after which it would look anyhow: somebody has to tell it.
@@ -33,7 +34,7 @@ const (
 // happened, each thing somewhere between its beginning and its end, in which
 // the model gives the same answers (Herlihy and Wing, Linearizability, 1990).
 func testHistories(t *testing.T, w *world) {
-	seed, more := testkit.Seed(t), moreRounds(t)
+	seed, more := testkit.Seed(t), moreRounds(t, &w.engine)
 	if w.engine.Kill == nil { // a store may tell of an eviction by SIGTERM, and of the last one after the test
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
 	}
@@ -53,12 +54,20 @@ func testHistories(t *testing.T, w *world) {
 	t.Logf("%d histories from seed %d, %d events, %d not decided", rounds, seed, events, open)
 }
 
-// moreRounds reports whether there is one more history: a few in a usual run, or for
-// as long as LOCKTEST_HISTORIES says.
-func moreRounds(t *testing.T) func(rounds int) bool {
+// moreRounds reports whether there is one more history: a few in a usual run, more in a deep one, or
+// for as long as LOCKTEST_HISTORIES says.
+func moreRounds(t *testing.T, e *Engine) func(rounds int) bool {
 	text := os.Getenv(historiesVariable)
 	if text == "" {
-		return func(rounds int) bool { return rounds < histories }
+		few := histories
+		switch {
+		case e.Kill != nil: // they cost nothing
+			few = 2 * histories
+		case len(e.Only) > 0:
+			few = histories / 2
+		}
+		most := testkit.Rounds(few, deepHistories)
+		return func(rounds int) bool { return rounds < most }
 	}
 	span, err := time.ParseDuration(text)
 	if err != nil {

@@ -42,8 +42,8 @@ type Engine struct {
 	// process: the processes of the suite are goroutines, and each test runs in virtual time.
 	Kill func(locks.Store)
 
-	// Only has the names of the tests to run, for a store that differs from another one in little.
-	// All tests run if it is empty.
+	// Only has the names of the tests to run, and of half as many histories, for a store that differs
+	// from another one in little. All tests run if it is empty, and in a deep run.
 	Only []string
 }
 
@@ -66,7 +66,7 @@ func Run(t *testing.T, e Engine) {
 	if plain {
 		all = plainTests()
 	}
-	if len(e.Only) > 0 {
+	if len(e.Only) > 0 && !testkit.Deep() {
 		all = slices.DeleteFunc(all, func(one test) bool { return !slices.Contains(e.Only, one.name) })
 		if len(all) != len(e.Only) {
 			t.Errorf("the suite does not have all of %q", e.Only)

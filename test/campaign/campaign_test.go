@@ -13,7 +13,7 @@
 // a failure prints with the command that plays it again. docs/reliability.md is
 // written by this package: make campaign. The variables are in docs/development.md;
 // LOCKTEST_CAMPAIGN=10m is for how long each store is attacked, with random rounds.
-// Without it the same few rounds are played every time.
+// Without it the same few rounds are played every time, with half of the requests.
 package campaign_test
 
 import (
@@ -156,7 +156,11 @@ func (e *engine) report(t *testing.T, s *storeSummary, number uint64, name int, 
 	if again := fmt.Sprintf("%#x", number); !slices.Contains(s.Failing, again) {
 		s.Failing = append(s.Failing, again)
 	}
-	t.Errorf("%s: %s\nplay it again: make campaign STORE=%s ROUND=%#x", f.kind, f.text, e.name, number)
+	again := fmt.Sprintf("make campaign STORE=%s ROUND=%#x", e.name, number)
+	if duration == 0 { // which has fewer requests
+		again = fmt.Sprintf("LOCKTEST_STORE=%s LOCKTEST_ROUND=%#x go test -count 1 -tags integration -run '^TestCampaign$' ./test/campaign", e.name, number)
+	}
+	t.Errorf("%s: %s\nplay it again: %s", f.kind, f.text, again)
 	if dir := os.Getenv("LOCKTEST_RECORDS"); dir != "" {
 		file := fmt.Sprintf("%s/%s-%x-%d", dir, e.name, number, name)
 		_ = os.WriteFile(file, []byte(f.kind+": "+f.text+"\n"+h.text()), 0o600)

@@ -107,12 +107,13 @@ var engines = []*engine{
 	{name: "redis", leased: true, queue: true, server: true, pace: redisPace, mixes: allMixes,
 		faults: onLeased, places: onRedis, beyond: []kind{serverFlush, serverClock},
 		short: []uint64{5661}, deep: []uint64{3763}, open: openRedis},
-	{name: "sentinel", leased: true, queue: true, server: true, pace: sentinelPace, mixes: allMixes,
-		faults: onLeased, places: []kind{netSplit}, short: []uint64{184}, open: openSentinel},
+	// Its failovers are those of TestFailover, all else is Redis.
+	onlyDeep(&engine{name: "sentinel", leased: true, queue: true, server: true, pace: sentinelPace, mixes: allMixes,
+		faults: onLeased, places: []kind{netSplit}, short: []uint64{184}, open: openSentinel}),
 	{name: "etcd", leased: true, queue: true, server: true, pace: quorumPace, mixes: allMixes,
 		faults: onLeased, places: onQuorum, revisions: true, short: []uint64{1068}, open: openQuorum},
 	database("mariadb", sqltest.StartMaria, 353),
-	database("postgres", sqltest.StartPostgres, 1623),
+	onlyDeep(database("postgres", sqltest.StartPostgres, 1623)), // it differs in dialect, and starts a process for each connection
 }
 
 func kernelFile(name string, second mix, short ...uint64) *engine {

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"golock/test/testkit"
 )
 
 // A plan is all that is chosen at random for one round, from one seed: which runs start when with
@@ -131,12 +133,24 @@ func newPlan(e *engine, seed uint64) *plan {
 		p.Faults = append(p.Faults, fault([]kind{killHost}, e.window*5/4))
 	}
 	slices.SortStableFunc(p.Faults, func(a, b planned) int { return int(a.At - b.At) })
+	if duration == 0 && !testkit.Deep() {
+		p.thin()
+	}
 	p.holdThroughSplits(e)
 	slices.SortStableFunc(p.Requests, func(a, b request) int { return int(a.At - b.At) })
 	for i := range p.Requests {
 		p.Requests[i].Token = i
 	}
 	return p
+}
+
+// thin leaves out every second request, for the short form. The faults stay.
+func (p *plan) thin() {
+	number := 0
+	p.Requests = slices.DeleteFunc(p.Requests, func(q request) bool {
+		number++
+		return number%2 == 0 && q.At >= 0
+	})
 }
 
 // holdThroughSplits has each host hold a name of its own until well after the last partition: whatever

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golock/test/testkit"
 )
 
-// instants is how many are tried of each kind, spread over its life.
-const instants = 5
+// instants is how many are tried of each kind, spread over its life. (The deep run tries more.)
+var instants = testkit.Rounds(3, 20)
 
 // A golock is killed at the begin or end of a system call, from the one that opens the store to its
 // last: the others are served in their order, and nothing remains.
@@ -63,12 +65,13 @@ func (v *victim) live(t *testing.T, number int) (n int) {
 			queue = append(queue, w.queued())
 		}
 	}
-	dir := w.Store[len("local://"):]
+	dir, released := w.Store[len("local://"):], v.queue == 0
 	w.trace(append(v.flags, "-v"), func(p *proc) syscall.Signal {
 		if n == 0 && !hasOpen(p.PID, dir) {
 			return 0
 		}
-		if v.queue > 0 && strings.Contains(p.Stderr(), " waiting") {
+		if !released && strings.Contains(p.Stderr(), " waiting") {
+			released = true
 			queue[0].release() // one that comes to wait gets the slot
 		}
 		if n++; n == number {

@@ -3,6 +3,7 @@
 package crash_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,7 +17,8 @@ import (
 
 // A golock, or one of its threads alone, is stopped at system calls from the grant to its end. It is
 // continued at once, or when its lease has ended and the next one has the slot: never are two inside,
-// and its exit code says whether its command ended by itself.
+// and its exit code says whether its command ended by itself. Each store has half of the instants, in the
+// deep run all.
 // Slow: leases have to end.
 func TestStoppedAtSystemCalls(t *testing.T) {
 	t.Parallel()
@@ -24,10 +26,14 @@ func TestStoppedAtSystemCalls(t *testing.T) {
 	for _, name := range []string{"redis", "mariadb", "mkdir"} {
 		stores[name] = leasedStores[name]
 	}
+	names := slices.Sorted(maps.Keys(stores))
 	testkit.Each(t, stores, func(t *testing.T, name string, store func(t *testing.T) string) {
 		const instants, ttl = 4, 2 * time.Second // KILL goes out a tenth of a second before the end
 		all, random := stopped(t, store(t), ttl, ttl*2/3, 0, -1, false), newRand(t)
 		for i := range instants {
+			if !testkit.Covers(i, slices.Index(names, name), 2) {
+				continue
+			}
 			for how, stop := range map[string]syscall.Signal{"process": syscall.SIGSTOP, "thread": threadAlone} {
 				number := 1 + (i*all+random.IntN(all))/instants
 				t.Run(how, func(t *testing.T) {
@@ -114,12 +120,12 @@ func stopped(t *testing.T, store string, ttl, hold time.Duration, stop syscall.S
 }
 
 // A waiter that gets TSTP just when the slot comes to it either has the slot, or has left the queue and
-// the slot is free.
+// the slot is free. (At more moments in the deep run.)
 func TestTSTPWhenTheSlotComes(t *testing.T) {
 	t.Parallel()
 	random := newRand(t)
 	w := newWorld(t, "")
-	for range 25 {
+	for range testkit.Rounds(10, 50) {
 		holder := w.holding()
 		waiter := w.queued()
 		holder.release()

@@ -28,6 +28,9 @@ echo "end $*" >>"$CC_LOG"
 exit $code
 `
 
+// parts is how many sources the program has, beside main.c and two plugins.
+const parts = 8
+
 // project is the make example with sources, a compiler in front of the real one, and its log.
 func project(t *testing.T, store string, together int, log string) *testkit.Sandbox {
 	t.Helper()
@@ -35,7 +38,7 @@ func project(t *testing.T, store string, together int, log string) *testkit.Sand
 	s.Script("bin/cc", fmt.Sprintf(compiler, testkit.Need(t, "cc")))
 	testkit.Must(t, os.Mkdir(s.Path("src"), 0o755))
 	var calls, protos strings.Builder
-	for i := range 20 {
+	for i := range parts {
 		s.Write(fmt.Sprintf("src/part%02d.c", i), fmt.Sprintf("int part%02d(void) { return %[1]d; }\n", i))
 		fmt.Fprintf(&protos, "int part%02d(void);\n", i)
 		fmt.Fprintf(&calls, " + part%02d()", i)
@@ -77,8 +80,8 @@ func TestMakeLimitsCompilers(t *testing.T) {
 	for _, style := range styles {
 		s := project(t, "", 2, "")
 		succeeds(s.Exec("make", "-j8", style).Begin())
-		compiled(t, s.Read("log"), 21+1+2)
-		if out := succeeds(s.Exec("./app").Begin()); out != "190\n" {
+		compiled(t, s.Read("log"), parts+1+1+2)
+		if out := succeeds(s.Exec("./app").Begin()); out != "28\n" {
 			t.Errorf("the program says %q", out)
 		}
 	}
@@ -95,9 +98,9 @@ func TestMakeCISteps(t *testing.T) {
 	a := project(t, "", 2, "")
 	b := project(t, a.Store, 2, a.Path("log"))
 	for _, p := range []*testkit.Process{a.Exec("./ci-step").Begin(), b.Exec("./ci-step").Begin()} {
-		if out := succeeds(p); !strings.HasSuffix(out, "\n190\n") {
+		if out := succeeds(p); !strings.HasSuffix(out, "\n28\n") {
 			t.Errorf("the step did not end with the program's own output:\n%s", out)
 		}
 	}
-	compiled(t, a.Read("log"), 2*24)
+	compiled(t, a.Read("log"), 2*(parts+1+1+2))
 }

@@ -117,7 +117,7 @@ func TestGuardPassesSignalsOn(t *testing.T) {
 	s := shared(t)
 	r := s.Job(long, "--", "sh", "-c", `for s in HUP INT QUIT USR1 USR2 ALRM TERM; do
 		trap "echo $s" $s
-	done; echo command $$; while :; do sleep 0.05; done`).Start()
+	done; echo command $$; while :; do sleep 0.1; done`).Start()
 	pid := r.ExpectPID("command")
 	guard := testkit.StatOf(pid).Parent
 	for name, sig := range map[string]unix.Signal{"HUP": unix.SIGHUP, "INT": unix.SIGINT, "QUIT": unix.SIGQUIT,

@@ -180,16 +180,17 @@ func TestOwnSignalsAreNotPassedOn(t *testing.T) {
 }
 
 // A signal that ends a program ends the command, or golock before it starts one, at whatever instant
-// it comes. No command is left behind.
+// it comes. No command is left behind. The deep run tries three times as many instants of each signal.
 func TestSignalsAtManyInstants(t *testing.T) {
 	t.Parallel()
+	step := time.Duration(testkit.Rounds(2400, 800)) * time.Microsecond
 	for i, sig := range []syscall.Signal{
 		unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGALRM, unix.SIGABRT, unix.SIGPWR, 40,
 	} {
 		t.Run(strconv.Itoa(int(sig)), func(t *testing.T) {
 			t.Parallel()
 			s := newSandbox(t)
-			for after := time.Duration(i) * 89 * time.Microsecond; after <= 8*time.Millisecond; after += 800 * time.Microsecond {
+			for after := time.Duration(i) * step / 9; after <= 8*time.Millisecond; after += step {
 				job := s.Job("--", "sh", "-c", "echo started; exec sleep 1000")
 				began := time.Now()
 				p := job.Start()
@@ -217,14 +218,17 @@ func TestSignalsAtManyInstants(t *testing.T) {
 }
 
 // A golock that gets a signal before it catches any ends by that signal, as any program does, and not
-// with the Go runtime's code 2. So does another command than run.
+// with the Go runtime's code 2. So does another command than run. The deep run tries five times as many
+// instants. It is the same on all stores, as golock knows none yet.
 func TestSignalsInTheFirstInstants(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
 	signals := slices.Concat(faults[:6], []syscall.Signal{unix.SIGQUIT, unix.SIGABRT, unix.SIGSTKFLT})
-	for i := range 40 {
+	rounds := testkit.Rounds(8, 40)
+	step := 3 * time.Millisecond / time.Duration(rounds)
+	for i := range rounds {
 		for j, sig := range signals {
-			after := time.Duration(i)*75*time.Microsecond + time.Duration(j)*8*time.Microsecond
+			after := time.Duration(i)*step + time.Duration(j)*step/9
 			golock := s.Job("--", "true")
 			if i%4 == 0 {
 				golock = s.Golock("version")
@@ -264,30 +268,37 @@ func waiting(s *testkit.Sandbox) (holder, waiter, behind *testkit.Process) {
 	return holder, waiter, behind
 }
 
+// On other stores than local some signals stand for all, but in the deep run: what differs is how the
+// place in the queue is left.
 func TestSignalsWhileWaiting(t *testing.T) {
 	t.Parallel()
-	for _, sig := range []syscall.Signal{
+	ending := []syscall.Signal{
 		unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGALRM, unix.SIGUSR1, 40,
 		unix.SIGPIPE, unix.SIGPROF, unix.SIGXCPU, unix.SIGXFSZ,
-	} {
-		t.Run(strconv.Itoa(int(sig)), func(t *testing.T) {
-			t.Parallel()
-			s := newSandbox(t)
-			holder, waiter, behind := waiting(s)
-			for _, harmless := range []syscall.Signal{unix.SIGCHLD, unix.SIGURG, unix.SIGWINCH, unix.SIGCONT, 32, 33, 34} {
-				waiter.Signal(harmless)
-			}
-			s.AwaitWaiters(waiter.PID, behind.PID)
-			waiter.Signal(sig)
-			waiter.DiesOf(sig) // while the slot is held
-			s.AwaitWaiters(behind.PID)
-			holder.Finish()
-			behind.Expect("my turn")
-			behind.Expects(0)
-			if wrote := waiter.Rest(); wrote != nil {
-				t.Fatalf("the command of the waiter was started: %q", wrote)
-			}
-			s.IsFree()
-		})
 	}
+	if leased() {
+		ending = testkit.Spread(ending, 4)
+	}
+	s := newSandbox(t)
+	holder := s.Hold("job")
+	behind := s.Job("--", "echo", "my turn").Start()
+	s.AwaitWaiters(behind.PID)
+	for _, sig := range ending {
+		waiter := s.Job("--priority", "1", "--", "echo", "running").Start()
+		s.AwaitWaiters(waiter.PID, behind.PID)
+		for _, harmless := range []syscall.Signal{unix.SIGCHLD, unix.SIGURG, unix.SIGWINCH, unix.SIGCONT, 32, 33, 34} {
+			waiter.Signal(harmless)
+		}
+		s.AwaitWaiters(waiter.PID, behind.PID)
+		waiter.Signal(sig)
+		waiter.DiesOf(sig) // while the slot is held
+		s.AwaitWaiters(behind.PID)
+		if wrote := waiter.Rest(); wrote != nil {
+			t.Fatalf("signal %d: the command of the waiter was started: %q", sig, wrote)
+		}
+	}
+	holder.Finish()
+	behind.Expect("my turn")
+	behind.Expects(0)
+	s.IsFree()
 }

@@ -19,7 +19,8 @@ import (
 )
 
 // status is /proc/self/status, of which everything that a caller can set and
-// a command can notice is compared with and without golock.
+// a command can notice is compared with and without golock. Each caller meets the usual start and one of
+// the others (starts), in the deep run all.
 func TestProcessAttributes(t *testing.T) {
 	t.Parallel()
 	fields := regexp.MustCompile(`(?m)^(Umask|Uid|Gid|Groups|SigBlk|SigIgn|SigCgt|Cap\w+|NoNewPrivs|Seccomp|Speculation_\w+|Cpus_allowed|Mems_allowed|THP_enabled|untag_mask|x86_Thread_features):.*$`)
@@ -29,7 +30,7 @@ cat /proc/$$/oom_score_adj /proc/$$/timerslack_ns; readlink /proc/$$/cwd; echo "
 		status, limits, _ := strings.Cut(r.Stdout, "Limit  ")
 		return strings.Join(fields.FindAllString(status, -1), "\n") + "\nLimit  " + limits
 	}
-	for _, caller := range []string{
+	for i, caller := range []string{
 		":",
 		"umask 027; trap '' HUP INT; ulimit -Sn 256; renice -n 5 $$ >/dev/null",
 		"mkdir -p 'a b'; ln -sfn 'a b' link; cd link",
@@ -41,7 +42,7 @@ cat /proc/$$/oom_score_adj /proc/$$/timerslack_ns; readlink /proc/$$/cwd; echo "
 		if s := pick(want); want.Code != 0 || !strings.Contains(s, "Max open files") || !strings.Contains(s, "SigIgn") {
 			t.Fatalf("%s: without golock %v", caller, want)
 		}
-		for _, flags := range supported(nil, []string{"--close"}, []string{"--exec"}, []string{"--tree"}) {
+		for _, flags := range someStarts(i) {
 			got := s.Job(append(flags, "--", "sh", "-c", look)...).Sh(caller).Run()
 			if got.Code != 0 || pick(got) != pick(want) {
 				t.Errorf("%s, %q: with golock\n%s\nwithout\n%s", caller, flags, pick(got), pick(want))
@@ -57,7 +58,7 @@ func TestIgnoredAndBlockedSignals(t *testing.T) {
 	s := newSandbox(t)
 	look := []string{"sed", "-n", "/Sig[BI]/p", "/proc/self/status"}
 	const all = "fffffffe7ffbfeff"
-	for _, tt := range []struct{ caller, blocked, ignored string }{
+	for i, tt := range []struct{ caller, blocked, ignored string }{
 		{`set -- env --default-signal --ignore-signal "$@"`, "0000000000000000", all},
 		{`set -- env --default-signal --block-signal "$@"`, all, "0000000000000000"},
 		{`set -- env --default-signal --ignore-signal --block-signal "$@"`, all, all},
@@ -67,7 +68,7 @@ func TestIgnoredAndBlockedSignals(t *testing.T) {
 		if want.Stdout != "SigBlk:\t"+tt.blocked+"\nSigIgn:\t"+tt.ignored+"\n" {
 			t.Fatalf("%s: without golock %v", tt.caller, want)
 		}
-		for _, flags := range starts() {
+		for _, flags := range someStarts(i) {
 			if got := s.Job(append(append(flags, "--"), look...)...).Sh(tt.caller).Run(); got.Code != 0 || got.Stdout != want.Stdout {
 				t.Errorf("%s, %q: with golock %v, without %v", tt.caller, flags, got, want)
 			}
@@ -83,13 +84,23 @@ func starts() [][]string {
 	return [][]string{nil, {"--tree"}, {"--exec"}, {"--close"}}
 }
 
+// someStarts are the usual start, and one of the others for the caller of that number; in the deep run
+// all.
+func someStarts(caller int) [][]string {
+	all := starts()
+	if testkit.Deep() {
+		return all
+	}
+	return [][]string{all[0], all[1+caller%(len(all)-1)]}
+}
+
 // Of 0, 1 and 2, the command has those closed that the caller had closed: what it writes there fails
 // and does not vanish.
 func TestClosedDescriptors(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
 	const look = `for n in 0 1 2; do [ -e /proc/self/fd/$n ] && open="$open $n"; done; echo "$open" 2>/dev/null >list; echo data`
-	for _, caller := range []string{":", "exec <&-", "exec >&-", "exec 2>&-", "exec <&- >&-", "exec <&- >&- 2>&-"} {
+	for i, caller := range []string{":", "exec <&-", "exec >&-", "exec 2>&-", "exec <&- >&-", "exec <&- >&- 2>&-"} {
 		run := func(c *testkit.Command) (list string, code int) {
 			testkit.Must(t, os.WriteFile(s.Path("list"), nil, 0o600))
 			code = c.Sh(caller).Run().Code
@@ -98,7 +109,7 @@ func TestClosedDescriptors(t *testing.T) {
 			return string(text), code
 		}
 		wantOpen, wantCode := run(s.Exec("bash", "-c", look))
-		for _, flags := range starts() {
+		for _, flags := range someStarts(i) {
 			if open, code := run(s.Job(append(flags, "--", "bash", "-c", look)...)); open != wantOpen || code != wantCode {
 				t.Errorf("%s, %q: open%q, exit code %d, without golock%q, %d", caller, flags, open, code, wantOpen, wantCode)
 			}

@@ -45,7 +45,7 @@ func (w *world) holdsAndWaits() {
 }
 
 // Runs take pairs of five names, named in any order, and some of them are killed. The kernel tells whether two
-// commands with a common name overlap.
+// commands with a common name overlap. (The deep run has more of them.)
 func TestPairsOfNames(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		seed := testkit.Seed(t)
@@ -63,7 +63,7 @@ touch ran.$3
 		all := []string{"a", "b", "c", "d", "e"}
 		var runs []*testkit.Process
 		killed := map[int]bool{}
-		for n := range 30 {
+		for n := range testkit.Rounds(16, 60) {
 			at := rng.Perm(len(all))
 			pair := []string{all[at[0]], all[at[1]]}
 			command := append(slices.Clone(flags), "--", "sh", "./pair", pair[0], pair[1], strconv.Itoa(n), strconv.Itoa(rng.IntN(9)))

@@ -1,6 +1,9 @@
-// Command run runs all tests: it is what make test calls. It builds golock
-// and the tests once, starts one server of each kind for all packages, runs the
-// passes of passes.go and says what was slow and how to replay what failed.
+// Command run runs all tests: it is what make test calls. It builds golock and
+// the tests once, starts one server of each kind for all packages, runs the
+// passes of passes.go and says what was slow and how to replay what failed. With
+// a regular expression it runs only what fits by its pass and package:
+//
+//	bin/test-run 'black box golock/test/crash'
 //
 // Everything it starts is its descendant and works below one temporary
 // directory. Whatever ends it, both are gone afterwards.
@@ -14,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -85,6 +89,7 @@ func supervise() (code int, err error) {
 	}()
 	status := collect(tests.Pid)
 	left := end(dir)
+	fmt.Printf("%.0f s of processor time in all\n", workOfChildren().Seconds())
 	if status != 0 {
 		return status, nil
 	}
@@ -115,22 +120,37 @@ func run(dir string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	r := &results{began: time.Now()}
-	defer func() { // what is left then was left by tests
-		server.Close()
-	}()
+	defer server.Close() // what is left then was left by tests
+	only, err := regexp.Compile(strings.Join(os.Args[1:], " "))
+	if err != nil {
+		return err
+	}
 	servers, err := setUp(ctx, dir)
 	if err != nil {
 		return err
 	}
-	todo, err := plan(ctx, dir, r)
+	todo, err := plan(ctx, dir, only, r)
 	if err != nil {
 		return err
 	}
+	r.spend("compiling, data of servers", workOfChildren())
 	perform(ctx, todo, filepath.Join(dir, "test2json"), servers, r)
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
+	before := workOfChildren()
+	server.Close()
+	r.spend("the servers that all share", workOfChildren()-before)
 	return r.summary(os.Stdout)
+}
+
+// workOfChildren is the processor time of all processes that this one has waited for.
+func workOfChildren() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // check says at once what would fail all tests later.

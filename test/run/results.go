@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -28,6 +27,7 @@ type results struct {
 	began          time.Time
 	mu             sync.Mutex // guards what follows, and the lines of what is shown
 	slow           []timed
+	costs          []cost // in the order in which they came
 	passed, failed int
 	replays        []string
 	problems       []string
@@ -36,6 +36,22 @@ type results struct {
 type timed struct {
 	seconds float64
 	what    string
+}
+
+// cost is the processor time of a part of the run.
+type cost struct {
+	what string
+	time time.Duration
+}
+
+// spend adds processor time to that of a part of the run.
+func (r *results) spend(what string, worked time.Duration) {
+	i := slices.IndexFunc(r.costs, func(c cost) bool { return c.what == what })
+	if i < 0 {
+		i = len(r.costs)
+		r.costs = append(r.costs, cost{what: what})
+	}
+	r.costs[i].time += worked
 }
 
 // read takes in the events of a package to their end and shows all output of tests that failed. It
@@ -89,6 +105,7 @@ func (r *results) endedPackage(w work, took, worked time.Duration, err error, re
 		how = "fail"
 	}
 	fmt.Printf("%4s %-18s %-32s %6.1fs %6.1fs\n", how, w.pass.name, w.path, took.Seconds(), worked.Seconds())
+	r.spend(w.pass.name, worked)
 	if err == nil {
 		return
 	}
@@ -107,16 +124,15 @@ func (r *results) add(what string, err error) {
 	}
 }
 
-// summary shows the slowest tests, how to replay what failed, and the counts.
+// summary shows where the processor time went, the slowest tests, how to replay what failed, and the
+// counts.
 func (r *results) summary(w *os.File) error {
-	slices.SortFunc(r.slow, func(a, b timed) int { return int(1000 * (b.seconds - a.seconds)) })
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &used); err != nil {
-		return err
+	fmt.Fprintf(w, "\nProcessor time of %.0f s:\n", time.Since(r.began).Seconds())
+	for _, c := range r.costs {
+		fmt.Fprintf(w, "%6.0fs %s\n", c.time.Seconds(), c.what)
 	}
-	processor := time.Duration(used.Utime.Nano() + used.Stime.Nano()) // without servers that all share
-	fmt.Fprintf(w, "\nThe slowest tests of %.0f s, in which tests took %.0f s of processor time:\n",
-		time.Since(r.began).Seconds(), processor.Seconds())
+	slices.SortFunc(r.slow, func(a, b timed) int { return int(1000 * (b.seconds - a.seconds)) })
+	fmt.Fprintln(w, "\nThe slowest tests:")
 	for _, t := range r.slow[:min(10, len(r.slow))] {
 		fmt.Fprintf(w, "%6.1fs %s\n", t.seconds, t.what)
 	}

@@ -7,11 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"golock/test/testkit"
 )
 
 // work is the tests of one package in one pass.
@@ -45,8 +48,9 @@ func rank(path string) int {
 	return len(long)
 }
 
-// plan compiles the tests of all passes below a directory and gives what there is to do, in its order.
-func plan(ctx context.Context, dir string, r *results) (todo []work, err error) {
+// plan compiles the tests of all passes below a directory and gives what there is to do, in its order. Only
+// those whose pass and package fit the expression are compiled.
+func plan(ctx context.Context, dir string, only *regexp.Regexp, r *results) (todo []work, err error) {
 	list, err := exec.CommandContext(ctx, "go", "list", "-tags", "integration", "./...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
@@ -55,7 +59,8 @@ func plan(ctx context.Context, dir string, r *results) (todo []work, err error) 
 		p, err := p.where()
 		if err == nil {
 			var more []work
-			more, err = p.compile(ctx, dir, strings.Fields(string(list)))
+			fits := func(path string) bool { return p.packages(path) && only.MatchString(p.name+" "+path) }
+			more, err = p.compile(ctx, dir, slices.DeleteFunc(strings.Fields(string(list)), func(path string) bool { return !fits(path) }))
 			todo = append(todo, more...)
 		}
 		r.add(p.name, err)
@@ -70,9 +75,6 @@ func (p pass) compile(ctx context.Context, dir string, packages []string) (todo 
 	missing := slices.Concat([]string{"test", "-c", "-o", at + "/", "-vet=off", "-trimpath", "-ldflags=-s -w"}, p.kind.flags)
 	count := len(missing)
 	for _, path := range packages {
-		if !p.packages(path) {
-			continue
-		}
 		program := filepath.Join(at, filepath.Base(path)+".test")
 		todo = append(todo, work{p, path, program})
 		if _, err := os.Stat(program); err != nil {
@@ -148,13 +150,21 @@ func perform(ctx context.Context, todo []work, converter string, env []string, r
 	workers.Wait()
 }
 
+// limit is the time after which the tests of a package do not end any more.
+func limit() string {
+	if testkit.Deep() {
+		return "10h"
+	}
+	return "40m"
+}
+
 // run runs the tests as go test does and hands their events on.
 func (w work) run(ctx context.Context, converter string, env []string, r *results) error {
 	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	argv := []string{w.program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1", "-test.timeout=40m"}
+	argv := []string{w.program, "-test.v=test2json", "-test.paniconexit0", "-test.count=1", "-test.timeout=" + limit()}
 	for i, flag := range w.pass.flags {
 		if i%2 == 0 { // else its value
 			flag = "-test." + strings.TrimPrefix(flag, "-")
@@ -198,7 +208,7 @@ func (w work) run(ctx context.Context, converter string, env []string, r *result
 	rest := r.read(&w.pass, events)
 	err = <-ended
 	_ = convert.Wait()
-	r.endedPackage(w, time.Since(began), processor(cmd.ProcessState), err, rest)
+	r.endedPackage(w, time.Since(began), processor(cmd.ProcessState)+processor(convert.ProcessState), err, rest)
 	return err
 }
 

@@ -133,10 +133,6 @@ func Campaign() bool {
 	return os.Getenv("LOCKTEST_CAMPAIGN") != "" || os.Getenv("LOCKTEST_HISTORIES") != ""
 }
 
-// Deep reports whether tests try all combinations that they know (LOCKTEST_DEPTH), which takes many times
-// as long as the choice of make test.
-func Deep() bool { return os.Getenv("LOCKTEST_DEPTH") != "" }
-
 // Build builds the program as a release is built.
 func Build(path string) error { return build(path, "", "") }
 

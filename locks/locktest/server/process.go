@@ -22,8 +22,9 @@ import (
 	"golock/internal/procfs"
 )
 
-// Patience bounds every wait for something that must happen.
-const Patience = 30 * time.Second
+// Patience bounds every wait for something that must happen. On a busy machine MariaDB needs more than half
+// a minute to start.
+const Patience = 90 * time.Second
 
 // Loopback is where all servers listen.
 const Loopback = "127.0.0.1"

@@ -70,6 +70,8 @@ func (postgresProgram) command(s *Server) (path string, args []string, err error
 		"port=" + strconv.Itoa(s.Port), "listen_addresses=" + s.Host, "unix_socket_directories=" + s.Socket,
 		"hba_file=" + filepath.Join(s.Dir, "hba.conf"), "shared_buffers=16MB", "fsync=on", "synchronous_commit=on",
 		"dynamic_shared_memory_type=mmap", // the memory is a file of the directory: a killed server leaves nothing in /dev/shm
+		// With the hundreds of databases of a run it would start a process every tenth of a second.
+		"autovacuum=off",
 	}
 	if s.Certificate != "" {
 		options = append(options, "ssl=on", "ssl_ca_file="+s.Certificate, "ssl_cert_file="+s.Certificate, "ssl_key_file="+s.Key)
