@@ -32,13 +32,14 @@ import (
 //     (locks/open: TestURLs)
 //  2. Decide which kind it is. One kernel lock: implement kernel.Lock, and let Join call
 //     kernel.Join. Grants that expire: embed lease.Engine, implement lease.Entry, and let
-//     package queue decide. The abilities of the kind follow: Abilities MUST do no I/O.
+//     package queue decide. The smallest example is locktest/memory. A step MUST wake the
+//     waiters that the decision names (Told, Due). Abilities MUST do no I/O.
 //  3. Join MUST be one atomic step that may be repeated: an attempt whose answer was lost
 //     MUST NOT make a second entry. A store that queues MUST admit only the first waiter,
 //     by the rule of Admits. (Rule, FirstComeFirstServed, WaiterIsNotOvertaken, Histories;
 //     locktest.LostAnswers)
-//  4. Fences MUST grow with every grant of a name, and slots MUST be the lowest that are
-//     free. (FenceGrows, Slots)
+//  4. Fences MUST grow with every grant of a name, also after the store has lost its data,
+//     and slots MUST be the lowest that are free. (FenceGrows, Slots)
 //  5. A dead entry MUST NOT count: from the moment of its death if the kernel reports it, else
 //     after its TTL. A holder that has a process MUST keep its slot until that process has
 //     ended. (KilledHolder, KilledWaiters, DeadDoNotCount)
@@ -48,12 +49,13 @@ import (
 //  8. A store with a Queue: its methods do what Queue says, and Join heeds Claim.Priority,
 //     MaxQueue, Replace and Hold. (Find, Sweep, Forget, Priority, MaxQueue, EvictWaiter,
 //     EvictHolder, Replace*, Hold*)
-//  9. A store with Leases: a Lease MUST NOT be renewed after it was lost, and an entry that
-//     has left MUST NOT come back. (Attach, Ended)
+//  9. A store with Leases: a Lease MUST NOT be renewed after it was lost. An entry that has
+//     left MUST NOT come back, although a request of its owner may arrive minutes late: it
+//     leaves a tombstone, also if a hold kept its slot for a while. (Attach, Ended)
 //  10. Examine MUST find everything on which a promise of the store depends, and MUST leave
 //     nothing behind. (locktest.Examine in the tests of the store)
-//  11. Call locktest.Run in a test named TestConformance, and locktest.Chaos while the store
-//     is restarted or cut off, if it can be.
+//  11. Call locktest.Run in a test named TestConformance, locktest.LostAnswers behind a proxy,
+//     and locktest.Chaos while the store is restarted or cut off, if it can be.
 type Store interface {
 	// Join puts one entry into the queue of r.Name, in one atomic step. It never waits
 	// for a slot: the admission is granted already, or queued. (In a quarantine the Wait of

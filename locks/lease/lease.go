@@ -80,7 +80,9 @@ func (a *Answer) term(sent locks.Instant) locks.Term {
 
 // Entry is an engine's view of one entry. Several goroutines may call its methods.
 type Entry interface {
-	// Ask makes one attempt at a step. sent is the moment before the request was sent.
+	// Ask makes one attempt at a step, and limits its time (AttemptLimit). sent is the moment before the request
+	// was sent. What the last answer said of the entry, its ticket, its slots and the epoch, belongs to the next
+	// question (queue.Question): the store may have forgotten it.
 	Ask(ctx context.Context, s queue.Step) (a Answer, sent locks.Instant, err error)
 
 	// Sleep returns when a waiter should ask again: after nap.For, or when the store wakes it. The verdict is

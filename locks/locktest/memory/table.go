@@ -89,8 +89,15 @@ func (r *row) until() locks.Instant {
 	return max(r.ends, r.holdEnd)
 }
 
-// dropExpired removes the rows whose time is over.
+// dropExpired removes the rows whose time is over. What is left of a hold that is over is a tombstone: a request of
+// its owner may still be on its way.
 func (l *lock) dropExpired(now locks.Instant) {
+	for _, r := range l.rows {
+		if r.State == queue.Ended && r.until() <= now {
+			r.Entry = queue.Entry{ID: r.ID, State: queue.Tombstone}
+			r.ends = now
+		}
+	}
 	maps.DeleteFunc(l.rows, func(_ string, r *row) bool { return r.until() <= now })
 }
 
