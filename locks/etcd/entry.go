@@ -48,6 +48,7 @@ type entry struct {
 	frontSince       locks.Instant // when the entry saw first that front could take a slot
 	refuseAt         locks.Instant // when a request that waits for front is refused; 0 if it does not wait for front
 	watch            *watch
+	lastRead         locks.Instant // when the entry last read the lock, or what it watches, with the consent of a majority
 }
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
