@@ -48,6 +48,8 @@ type entry struct {
 	frontSince       locks.Instant // when the entry saw first that front could take a slot
 	refuseAt         locks.Instant // when a request that waits for front is refused; 0 if it does not wait for front
 	watch            *watch
+	latest           int64         // the revision of the last answer that epochOf has judged
+	restores         int           // how often the cluster was restored from a backup since the entry was made
 	lastRead         locks.Instant // when the entry last read the lock, or what it watches, with the consent of a majority
 }
 
@@ -205,7 +207,7 @@ func (e *entry) renew(ctx context.Context, l *link) (a lease.Answer, err error) 
 	}, func() (err error) {
 		var o txnAnswer
 		stored, o, err = e.holderNow(ctx, l)
-		a.Epoch = epochOf(o.cluster)
+		a.Epoch = e.epochOf(&o.header)
 		return err
 	})
 	if err != nil {
@@ -244,8 +246,15 @@ func (e *entry) holderNow(ctx context.Context, l *link) (stored *pair, o txnAnsw
 	return stored, o, err
 }
 
-// epochOf returns the epoch of a cluster: its ID. A cluster that was made anew has another one.
-func epochOf(cluster uint64) string { return fmt.Sprintf("%x", cluster) }
+// epochOf returns the name of the epoch in which an answer with the consent of a majority was given. A cluster that was
+// made anew has another ID. One that was restored from a backup has a lower revision than the entry has seen.
+func (e *entry) epochOf(h *header) string {
+	if h.revision < e.latest {
+		e.restores++
+	}
+	e.latest = h.revision
+	return fmt.Sprintf("%x.%d", h.cluster, e.restores)
+}
 
 // noteAge writes the age of a holder, if it has grown by a quarter since it was last written. So listings on
 // other hosts are about right, and a long run makes few revisions. noteAge ignores errors.
@@ -280,10 +289,10 @@ func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.An
 	}
 	a.Verdict = queue.Released
 	a.Existed, err = l.revoke(ctx, e.entryLease)
-	if err == nil && !a.Existed && step == queue.Release { // the slot was lost, unless this is another cluster
+	if err == nil && !a.Existed && step == queue.Release { // the slot was lost, unless this is another epoch
 		var o txnAnswer
 		_, o, err = e.holderNow(ctx, l)
-		a.Epoch = epochOf(o.cluster)
+		a.Epoch = e.epochOf(&o.header)
 	}
 	return a, err
 }

@@ -62,6 +62,9 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 		err = inParallel(func() error { return e.makeLease(ctx, l) }, read)
 	}
 	for try := 0; err == nil && ctx.Err() == nil; try++ {
+		// If the cluster was restored from a backup, the revision is less than tickets of before, with which the
+		// entry would be behind all newcomers.
+		e.want.Claim.Ticket = min(e.want.Claim.Ticket, s.revision)
 		d := e.decide(s, e.absent())
 		if len(d.Invalid) > 0 {
 			e.revokeLater(l)
@@ -169,7 +172,7 @@ func (e *entry) commitInsert(ctx context.Context, l *link, s *state, d *queue.De
 		e.noteReplaced(l, s, d.Replaced)
 	}
 	if o.succeeded && takes {
-		a = e.answerGranted(&o, &d.Entry)
+		a = e.answerGranted(&o.header, &d.Entry, o.revision)
 		a.Replaced = e.replaced
 		return a, nil, true, nil
 	}
