@@ -48,6 +48,7 @@ type entry struct {
 	frontSince       locks.Instant // when the entry saw first that front could take a slot
 	refuseAt         locks.Instant // when a request that waits for front is refused; 0 if it does not wait for front
 	watch            *watch
+	failures         int           // the attempts to join that have failed since the last answer
 	latest           int64         // the revision of the last answer that epochOf has judged
 	restores         int           // how often the cluster was restored from a backup since the entry was made
 	lastRead         locks.Instant // when the entry last read the lock, or what it watches, with the consent of a majority
@@ -86,21 +87,37 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		return a, 0, lease.NoAnswer{Cause: ctx.Err()}
 	}
 	limit := lease.AttemptLimit(e.ttl, e.store.distance())
-	if step == queue.Join && e.created == 0 {
-		limit = lease.NewcomerAttempt
+	isNewcomer := step == queue.Join && e.created == 0
+	if isNewcomer {
+		limit = max(limit, e.newcomerLimit())
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	sent = e.store.clock()
 	a, err = e.attempt(ctx, step)
 	if err != nil {
+		if isNewcomer {
+			e.failures++
+		}
 		return lease.Answer{}, sent, e.store.asRefusal(err)
 	}
+	e.failures = 0
 	if step == queue.Join {
 		sent = e.leaseFrom
 	}
 	a.Distance = e.store.distance()
 	return a, sent, nil
+}
+
+// newcomerLimit returns the limit of an attempt of a request that is not in the queue. What was on its way to a leader
+// that fails is lost, and its member says so only after 7 s. So if there are other members, the first attempts are short.
+// Later ones are longer, because a crowd may keep all members busy.
+func (e *entry) newcomerLimit() time.Duration {
+	const doublings = 4
+	if len(e.store.client.target.hosts) == 1 {
+		return lease.NewcomerAttempt
+	}
+	return min(lease.LongestAttempt<<min(e.failures, doublings), lease.NewcomerAttempt)
 }
 
 // attempt tries to make a step, once.
