@@ -46,6 +46,7 @@ type entry struct {
 	replaced         []locks.Entry // the entries that this one has evicted while it joined
 	front            string        // ID of the first waiter that could take a slot and has not
 	frontSince       locks.Instant // when the entry saw first that front could take a slot
+	takeFrom         locks.Instant // when the entry may take a slot (rejoinPause)
 	refuseAt         locks.Instant // when a request that waits for front is refused; 0 if it does not wait for front
 	watch            *watch
 	failures         int           // the attempts to join that have failed since the last answer

@@ -11,6 +11,11 @@ import (
 // dead, and the waiter behind it takes the slot. A waiter that is only slow keeps its place.
 const passOver = time.Second
 
+// rejoinPause is how long a waiter that rejoins with its ticket leaves a free slot to others. After an outage that has
+// ended all leases, the waiters come back in any order. It is less than passOver, so that the waiter at the front is not
+// passed over meanwhile.
+const rejoinPause = passOver / 4 * 3
+
 // noteFront notes the first waiter that could take a slot and has not.
 func (e *entry) noteFront(id string) {
 	if id != e.front {

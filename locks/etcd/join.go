@@ -61,6 +61,9 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 	} else {
 		err = inParallel(func() error { return e.makeLease(ctx, l) }, read)
 	}
+	if e.want.Claim.Ticket != 0 {
+		e.takeFrom = e.store.clock().Add(rejoinPause)
+	}
 	for try := 0; err == nil && ctx.Err() == nil; try++ {
 		// If the cluster was restored from a backup, the revision is less than tickets of before, with which the
 		// entry would be behind all newcomers.
@@ -83,6 +86,9 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 			return e.answerRefused(ctx, l, s, &d)
 		case exists: // the answer to an attempt that queued, or took a slot, was lost
 			return e.settle(ctx, l, s)
+		}
+		if e.store.clock() < e.takeFrom {
+			d.Verdict = queue.Queued
 		}
 		if n := s.firstEvictions(d.Replaced); n < len(d.Replaced) {
 			s, err = e.evictFirst(ctx, l, s, d.Replaced[:n])
@@ -253,6 +259,8 @@ func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, 
 			return e.answerQueued(place, d.Due != ""), nil
 		case d.Verdict != queue.Granted:
 			return e.answerRefused(ctx, l, s, &d)
+		case e.store.clock() < e.takeFrom:
+			return e.answerQueued(place, false), nil
 		}
 		next, a, err := e.take(ctx, l, s, &d.Entry)
 		if next == nil {
@@ -269,6 +277,9 @@ func (e *entry) answerQueued(place int, isDue bool) (a lease.Answer) {
 	left := e.leaseFrom.Add(prolongEvery(e.ttl)).Sub(e.store.clock())
 	if isDue {
 		left = min(left, e.frontSince.Add(passOver).Sub(e.store.clock()))
+	}
+	if now := e.store.clock(); now < e.takeFrom {
+		left = min(left, e.takeFrom.Sub(now))
 	}
 	a.Nap = queue.Nap{For: max(left, time.Millisecond), KeepsConnection: true}
 	return a

@@ -14,6 +14,7 @@ import (
 
 	"golock/locks"
 	"golock/locks/etcd/etcdtest"
+	"golock/locks/lease"
 	. "golock/locks/locktest"
 	"golock/locks/locktest/server"
 	"golock/locks/queue"
@@ -245,4 +246,37 @@ func TestRequestsAtRest(t *testing.T) {
 			t.Errorf("place %d: age %v is written, want that of the last reading: %s", place, written.Age, record)
 		}
 	}
+}
+
+// Two waiters lose their places at the same moment. The second one comes back first, and leaves the slot to the first.
+func TestAllRejoin(t *testing.T) {
+	t.Parallel()
+	url := etcdtest.StoreURL(t)
+	now := locks.BootTime() // stands still between the steps
+	var entries []lease.Entry
+	ask := func(i int, want queue.Verdict, place int) {
+		t.Helper()
+		a, _, err := entries[i].Ask(background, queue.Join)
+		if err != nil || a.Verdict != want || a.Place != place {
+			t.Fatalf("waiter %d: %v at place %d, %v; want %v at %d", i+1, a.Verdict, a.Place, err, want, place)
+		}
+	}
+	AcquireAtOnce(t, open(t, url), "n")
+	for i := range 2 {
+		s := open(t, url)
+		s.SetClock(func() locks.Instant { return now })
+		entries = append(entries, s.EntryOf(NewRequest(t, "n")))
+		defer entries[i].Close()
+		ask(i, queue.Queued, i+1)
+	}
+	etcdtest.Shared(t).Control("del", "--prefix", url[strings.LastIndex(url, "/")+1:]+"/")
+	for _, one := range entries {
+		_, _, err := one.Sleep(background, queue.Nap{For: time.Hour}, nil) // until it hears of that
+		testkit.Must(t, err)
+	}
+	ask(1, queue.Queued, 1)
+	ask(0, queue.Queued, 1)
+	now = now.Add(time.Second)
+	ask(0, queue.Granted, 0)
+	ask(1, queue.Queued, 1)
 }
