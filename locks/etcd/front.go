@@ -16,6 +16,17 @@ const passOver = time.Second
 // passed over meanwhile.
 const rejoinPause = passOver / 4 * 3
 
+// prepareToRejoin prepares an entry that has a ticket for joining again.
+func (e *entry) prepareToRejoin(s *state) {
+	if e.want.Claim.Ticket == 0 {
+		return
+	}
+	e.takeFrom = e.store.clock().Add(rejoinPause)
+	// If the cluster was restored from a backup, its revision is less than tickets of before, with which the entry
+	// would be behind all newcomers.
+	e.want.Claim.Ticket = min(e.want.Claim.Ticket, s.revision)
+}
+
 // noteFront notes the first waiter that could take a slot and has not.
 func (e *entry) noteFront(id string) {
 	if id != e.front {

@@ -61,13 +61,10 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 	} else {
 		err = inParallel(func() error { return e.makeLease(ctx, l) }, read)
 	}
-	if e.want.Claim.Ticket != 0 {
-		e.takeFrom = e.store.clock().Add(rejoinPause)
+	if err == nil {
+		e.prepareToRejoin(s)
 	}
 	for try := 0; err == nil && ctx.Err() == nil; try++ {
-		// If the cluster was restored from a backup, the revision is less than tickets of before, with which the
-		// entry would be behind all newcomers.
-		e.want.Claim.Ticket = min(e.want.Claim.Ticket, s.revision)
 		d := e.decide(s, e.absent())
 		if len(d.Invalid) > 0 {
 			e.revokeLater(l)

@@ -278,5 +278,4 @@ func TestAllRejoin(t *testing.T) {
 	ask(0, queue.Queued, 1)
 	now = now.Add(time.Second)
 	ask(0, queue.Granted, 0)
-	ask(1, queue.Queued, 1)
 }
