@@ -24,6 +24,7 @@ const (
 	notLeader   = "not leader"
 	learnerOnly = "not supported for learner"
 	tooMany     = "too many requests"
+	noSpace     = "database space exceeded"
 )
 
 // These are codes of gRPC that golock tells apart.
@@ -126,7 +127,7 @@ func (s *Store) refusalOf(err *status) error {
 		return &lease.Refusal{Err: fmt.Errorf("the cluster wants a login, and the URL has none: %w", err), Hint: lease.LoginHint}
 	case has("permission denied"):
 		return &lease.Refusal{Err: err, Hint: role, Kind: lease.ForNewcomers}
-	case has("database space exceeded"):
+	case has(noSpace):
 		hint := "its quota is used up, and it takes no new entries: etcdctl compact, defrag and alarm disarm, or a larger quota"
 		return &lease.Refusal{Err: err, Hint: hint, Kind: lease.ForNewcomers}
 	case has("corrupt"):

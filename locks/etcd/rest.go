@@ -56,6 +56,11 @@ func (e *entry) verifyWatch(ctx context.Context, l *link) error {
 		t.then = append(t.then, replace(e.key, e.record.text(now)))
 	}
 	o, err := l.commit(ctx, t)
+	if writesAge && isStatus(err, noSpace) {
+		writesAge = false
+		t.then = t.then[:len(t.then)-1]
+		o, err = l.commit(ctx, t)
+	}
 	if err != nil {
 		return err
 	}
