@@ -25,7 +25,7 @@ func tools(names ...string) (rows []row) {
 
 // acrossMachines are tools whose locks several machines can share.
 var acrossMachines = tools("golock redis", "golock mysql", "golock postgres", "golock etcd", "golock mkdir",
-	"SET NX, polling", "etcdctl lock", "GET_LOCK", "pg_advisory_lock")
+	"SET NX, polling", "etcdctl lock", "etcd Lock", "GET_LOCK", "pg_advisory_lock")
 
 // experiments is the table of cases, in the order in which they run. The cases of one machine come
 // first, while no server runs. "golock" is the lean program, as packages install it; for a store on a
@@ -94,7 +94,7 @@ func tripExperiments() []experiment {
 			"PostgreSQL asks for a password in the row SCRAM only.",
 		rounds: 3, measure: measureTrips,
 		rows: tools("golock redis", "golock mysql", "golock postgres", "golock postgres, SCRAM",
-			"golock etcd", "SET NX, polling", "GET_LOCK", "pg_advisory_lock", "etcdctl lock"),
+			"golock etcd", "SET NX, polling", "GET_LOCK", "pg_advisory_lock", "etcdctl lock", "etcd Lock"),
 	}
 	for _, limits := range []struct {
 		tool string
@@ -163,7 +163,7 @@ func handOffExperiments() []experiment {
 			Title: shared, Column: "hand-off, 50 waiting",
 			rounds: 5, size: 50, quick: 10, measure: measureHandOff,
 			rows: append(tools("golock", "golock redis", "golock mysql", "GET_LOCK", "golock postgres",
-				"pg_advisory_lock", "golock etcd", "etcdctl lock"), row{tool: "golock mkdir", size: 100, every: 2}),
+				"pg_advisory_lock", "golock etcd", "etcdctl lock", "etcd Lock"), row{tool: "golock mkdir", size: 100, every: 2}),
 			bars: []bar{
 				{metric: "gap", of: "golock mysql", against: "GET_LOCK", limit: 3, unit: "x"},
 				{metric: "gap", of: "golock postgres", against: "pg_advisory_lock", limit: 2.2, unit: "x"},

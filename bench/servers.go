@@ -120,7 +120,7 @@ func (s *servers) waiting(tool string, l lock) (int, error) {
 	case "SET NX, polling": // all clients that have asked, without the holder
 		list, err := s.redis.Try("CLIENT", "LIST")
 		return strings.Count(fmt.Sprint(list), " cmd=set ") - 1, err
-	case "etcdctl lock": // the holder has a key too
+	case "etcdctl lock", "etcd Lock": // the holder has a key too
 		n, err := s.etcdKeys(l.name)
 		return n - 1, err
 	case "pg_advisory_lock":
@@ -162,7 +162,7 @@ func (s *servers) pidOf(tool string) func() (int, error) {
 		return func() (int, error) { return strconv.Atoi(s.redis.Info("server", "process_id")) }
 	case "golock mysql", "GET_LOCK":
 		return func() (int, error) { return readPID(filepath.Join(s.maria.Dir, "pid")) }
-	case "golock etcd", "etcdctl lock":
+	case "golock etcd", "etcdctl lock", "etcd Lock":
 		return func() (int, error) { return s.etcd.Process.Pid, nil }
 	case "golock postgres", "pg_advisory_lock":
 		file := filepath.Join(s.postgres.Dir, "data", "postmaster.pid")

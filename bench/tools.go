@@ -44,6 +44,7 @@ var commandLines = map[string]string{
 	"golock postgres, waiters=25": "{golock} run --name {name} --store {postgres url}&waiters=25",
 	"SET NX, polling":             "{client poll} {redis address} {name}",
 	"etcdctl lock":                "etcdctl --endpoints {etcd url} lock {name}",
+	"etcd Lock":                   "{client etcdlock} {etcd url} {name}",
 	"GET_LOCK":                    "{client getlock} {maria dsn} {name}",
 	"pg_advisory_lock":            "{client advisory} {postgres bare url} {name}",
 }

@@ -33,6 +33,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) ([]locks.Finding
 	x.version(oldest(&st, all))
 	x.members(&st, &m)
 	x.reachable(&st, &m, all)
+	x.revisions(ctx, &st, all)
 	x.alarms(ctx)
 	x.database(&st)
 	x.compaction(ctx)

@@ -46,8 +46,13 @@ type entry struct {
 	replaced         []locks.Entry // the entries that this one has evicted while it joined
 	front            string        // ID of the first waiter that could take a slot and has not
 	frontSince       locks.Instant // when the entry saw first that front could take a slot
+	takeFrom         locks.Instant // when the entry may take a slot (rejoinPause)
 	refuseAt         locks.Instant // when a request that waits for front is refused; 0 if it does not wait for front
 	watch            *watch
+	failures         int           // the attempts to join that have failed since the last answer
+	latest           int64         // the revision of the last answer that epochOf has judged
+	restores         int           // how often the cluster was restored from a backup since the entry was made
+	lastRead         locks.Instant // when the entry last read the lock, or what it watches, with the consent of a majority
 }
 
 func (s *Store) entryOf(ref locks.Ref, by string) *entry {
@@ -83,21 +88,37 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 		return a, 0, lease.NoAnswer{Cause: ctx.Err()}
 	}
 	limit := lease.AttemptLimit(e.ttl, e.store.distance())
-	if step == queue.Join && e.created == 0 {
-		limit = lease.NewcomerAttempt
+	isNewcomer := step == queue.Join && e.created == 0
+	if isNewcomer {
+		limit = max(limit, e.newcomerLimit())
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	sent = e.store.clock()
 	a, err = e.attempt(ctx, step)
 	if err != nil {
+		if isNewcomer {
+			e.failures++
+		}
 		return lease.Answer{}, sent, e.store.asRefusal(err)
 	}
+	e.failures = 0
 	if step == queue.Join {
 		sent = e.leaseFrom
 	}
 	a.Distance = e.store.distance()
 	return a, sent, nil
+}
+
+// newcomerLimit returns the limit of an attempt of a request that is not in the queue. What was on its way to a leader
+// that fails is lost, and its member says so only after 7 s. So if there are other members, the first attempts are short.
+// Later ones are longer, because a crowd may keep all members busy.
+func (e *entry) newcomerLimit() time.Duration {
+	const doublings = 4
+	if len(e.store.client.target.hosts) == 1 {
+		return lease.NewcomerAttempt
+	}
+	return min(lease.LongestAttempt<<min(e.failures, doublings), lease.NewcomerAttempt)
 }
 
 // attempt tries to make a step, once.
@@ -204,7 +225,7 @@ func (e *entry) renew(ctx context.Context, l *link) (a lease.Answer, err error) 
 	}, func() (err error) {
 		var o txnAnswer
 		stored, o, err = e.holderNow(ctx, l)
-		a.Epoch = epochOf(o.cluster)
+		a.Epoch = e.epochOf(&o.header)
 		return err
 	})
 	if err != nil {
@@ -243,8 +264,15 @@ func (e *entry) holderNow(ctx context.Context, l *link) (stored *pair, o txnAnsw
 	return stored, o, err
 }
 
-// epochOf returns the epoch of a cluster: its ID. A cluster that was made anew has another one.
-func epochOf(cluster uint64) string { return fmt.Sprintf("%x", cluster) }
+// epochOf returns the name of the epoch in which an answer with the consent of a majority was given. A cluster that was
+// made anew has another ID. One that was restored from a backup has a lower revision than the entry has seen.
+func (e *entry) epochOf(h *header) string {
+	if h.revision < e.latest {
+		e.restores++
+	}
+	e.latest = h.revision
+	return fmt.Sprintf("%x.%d", h.cluster, e.restores)
+}
 
 // noteAge writes the age of a holder, if it has grown by a quarter since it was last written. So listings on
 // other hosts are about right, and a long run makes few revisions. noteAge ignores errors.
@@ -279,10 +307,10 @@ func (e *entry) leave(ctx context.Context, l *link, step queue.Step) (a lease.An
 	}
 	a.Verdict = queue.Released
 	a.Existed, err = l.revoke(ctx, e.entryLease)
-	if err == nil && !a.Existed && step == queue.Release { // the slot was lost, unless this is another cluster
+	if err == nil && !a.Existed && step == queue.Release { // the slot was lost, unless this is another epoch
 		var o txnAnswer
 		_, o, err = e.holderNow(ctx, l)
-		a.Epoch = epochOf(o.cluster)
+		a.Epoch = e.epochOf(&o.header)
 	}
 	return a, err
 }

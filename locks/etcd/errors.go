@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"golock/locks/lease"
@@ -21,12 +20,22 @@ const (
 	badToken    = "invalid auth token"
 	oldToken    = "revision in the request is not latest"
 	oldAuth     = "revision of auth store is old"
+	noLeader    = "no leader"
+	notLeader   = "not leader"
+	learnerOnly = "not supported for learner"
+	tooMany     = "too many requests"
+	noSpace     = "database space exceeded"
 )
 
 // These are codes of gRPC that golock tells apart.
 const (
+	codeCanceled    = 1
+	codeUnknown     = 2
+	codeDeadline    = 4
 	codeExhausted   = 8
+	codeAborted     = 10
 	codeUnknownCall = 12
+	codeInternal    = 13
 	codeUnavailable = 14
 )
 
@@ -49,7 +58,17 @@ func shouldLeaveMember(err error) bool {
 	case !ok:
 		return !errors.Is(err, context.Canceled)
 	}
-	return s.code == codeUnavailable || isOldToken(err)
+	return s.isOfMember() || isOldToken(err)
+}
+
+// isOfMember reports whether another member may answer otherwise. An error that etcd has no code for, such as a dropped
+// proposal while the leader changes, is unknown to gRPC.
+func (s *status) isOfMember() bool {
+	switch s.code {
+	case codeCanceled, codeUnknown, codeDeadline, codeAborted, codeInternal, codeUnavailable:
+		return true
+	}
+	return strings.Contains(s.text, notLeader) || strings.Contains(s.text, learnerOnly)
 }
 
 // errNoTLS is the error of a server that closes the connection during the handshake.
@@ -108,23 +127,37 @@ func (s *Store) refusalOf(err *status) error {
 		return &lease.Refusal{Err: fmt.Errorf("the cluster wants a login, and the URL has none: %w", err), Hint: lease.LoginHint}
 	case has("permission denied"):
 		return &lease.Refusal{Err: err, Hint: role, Kind: lease.ForNewcomers}
-	case has("database space exceeded"):
+	case has(noSpace):
 		hint := "its quota is used up, and it takes no new entries: etcdctl compact, defrag and alarm disarm, or a larger quota"
 		return &lease.Refusal{Err: err, Hint: hint, Kind: lease.ForNewcomers}
 	case has("corrupt"):
-		return &lease.Refusal{Err: err, Hint: "a member has other data than the rest: etcdctl alarm list"}
+		return &lease.Refusal{Err: err, Hint: "a member has other data than the rest: etcdctl alarm list", Kind: lease.ForNewcomers}
 	case has("request is too large"):
-		return &lease.Refusal{Err: err, Hint: "too many entries were to be evicted in one step, or --max-request-bytes is small"}
+		return &lease.Refusal{Err: err, Hint: "a long note or --show-args, too many entries to evict in one step, or a small --max-request-bytes of etcd"}
 	case has("too many operations"):
-		return &lease.Refusal{Err: err, Hint: "too many entries were to be evicted in one step, or --max-txn-ops is small"}
+		return &lease.Refusal{Err: err, Hint: "too many entries to evict in one step, or a small --max-txn-ops of etcd"}
 	case has("lease TTL"):
 		return &lease.Refusal{Err: err, Hint: "a shorter --ttl or --hold"}
-	case err.code == codeUnavailable, err.code == codeExhausted, has(noLease), has(noKey), has(compacted), isOldToken(err), has(oldToken):
-		return &lease.Refusal{Err: err, Kind: lease.Passing}
-	case has("ended the request"), errors.Is(err, io.EOF):
-		return &lease.Refusal{Err: err, Kind: lease.Passing}
+	case err.isOfMember(), err.code == codeExhausted, has(noLease), has(noKey), has(compacted), isOldToken(err), has(oldToken):
+		return &lease.Refusal{Err: err, Hint: passingHint(err.text), Kind: lease.Passing}
 	case err.code == codeUnknownCall:
 		return &lease.Refusal{Err: err, Hint: "golock is made for etcd 3.4 and later"}
 	}
 	return &lease.Refusal{Err: err}
+}
+
+// passingHint returns what the user can do if an error that should pass does not pass.
+func passingHint(text string) string {
+	for _, one := range []struct{ text, hint string }{
+		{noLeader, "more than half of the members must be up and reach each other"},
+		{learnerOnly, "leave the learner out of the URL"},
+		{tooMany, "the cluster gets more than its disks can write"},
+		{noLease, "a lease has ended while a request was on its way: a longer --ttl"},
+		{compacted, "a request took longer than the cluster keeps its history: a longer --auto-compaction-retention"},
+	} {
+		if strings.Contains(text, one.text) {
+			return one.hint
+		}
+	}
+	return ""
 }

@@ -17,6 +17,7 @@ import (
 	"golock/locks/lease"
 	"golock/locks/locktest"
 	"golock/locks/locktest/server"
+	"golock/locks/queue"
 	"golock/test/testkit"
 )
 
@@ -118,12 +119,18 @@ func TestCompactedWhileWaiting(t *testing.T) {
 	locktest.Release(t, second.ExpectGrant())
 }
 
-// A full database lets nobody in; who holds renews and gives back.
+// A full database lets nobody in; who holds renews and gives back, and who waits goes on waiting.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, "--quota-backend-bytes=1048576")
 	s := open(t, etcd.URL())
 	holder := locktest.AcquireAtOnce(t, s, "n")
+	var ahead time.Duration // of the waiter's clock
+	other := open(t, etcd.URL())
+	other.SetClock(func() locks.Instant { return locks.BootTime().Add(ahead) })
+	waiter := other.EntryOf(locktest.NewRequest(t, "n", locktest.TTL(time.Minute)))
+	defer waiter.Close()
+	queued(t, waiter)
 	big := strings.Repeat("x", 1<<16)
 	testkit.Eventually(t, "the database is full", func() bool {
 		// The last one fails.
@@ -131,13 +138,26 @@ func TestNoSpace(t *testing.T) {
 		return strings.Contains(etcd.Control("alarm", "list"), "NOSPACE")
 	})
 	locktest.Renew(t, holder)
-	_, err := s.Join(background, locktest.NewRequest(t, "m"))
+	ahead += time.Minute // the age of the waiter is due
+	queued(t, waiter)
+	_, _, err := waiter.Ask(background, queue.Leave)
+	testkit.Must(t, err)
+	_, err = s.Join(background, locktest.NewRequest(t, "m"))
 	if err == nil || !strings.Contains(err.Error(), "quota is used up") {
 		t.Errorf("Join = %v, want that the database is full", err)
 	}
 	locktest.ExpectFinding(t, locktest.Examine(t, s), "alarms", locks.Problem)
 	locktest.Release(t, holder)
 	locktest.AwaitEntries(t, s, "n", locktest.Counts{})
+}
+
+// queued makes an entry ask, and demands that it is in the queue.
+func queued(t *testing.T, e lease.Entry) {
+	t.Helper()
+	a, _, err := e.Ask(background, queue.Join)
+	if err != nil || a.Verdict != queue.Queued {
+		t.Errorf("%v, %v; want that it waits", a.Verdict, err)
+	}
 }
 
 // A request that is longer than what the server takes at once does not stand still.

@@ -11,6 +11,22 @@ import (
 // dead, and the waiter behind it takes the slot. A waiter that is only slow keeps its place.
 const passOver = time.Second
 
+// rejoinPause is how long a waiter that rejoins with its ticket leaves a free slot to others. After an outage that has
+// ended all leases, the waiters come back in any order. It is less than passOver, so that the waiter at the front is not
+// passed over meanwhile.
+const rejoinPause = passOver / 4 * 3
+
+// prepareToRejoin prepares an entry that has a ticket for joining again.
+func (e *entry) prepareToRejoin(s *state) {
+	if e.want.Claim.Ticket == 0 {
+		return
+	}
+	e.takeFrom = e.store.clock().Add(rejoinPause)
+	// If the cluster was restored from a backup, its revision is less than tickets of before, with which the entry
+	// would be behind all newcomers.
+	e.want.Claim.Ticket = min(e.want.Claim.Ticket, s.revision)
+}
+
 // noteFront notes the first waiter that could take a slot and has not.
 func (e *entry) noteFront(id string) {
 	if id != e.front {

@@ -17,9 +17,6 @@ const nearPlaces = 2
 // outlast an outage that begins then.
 func maxGrantAge(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/20 }
 
-// prolongAfter is the age of a lease from which a waiter prolongs it.
-func prolongAfter(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/30 }
-
 // join makes the entry join the queue, or take its slot if it is its turn.
 func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 	if e.created == 0 {
@@ -33,7 +30,6 @@ func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 		if !leaseExists { // the lease has ended: the entry rejoins with its ticket
 			return e.enter(ctx, l)
 		}
-		e.noteAgeOfWaiter(ctx, l)
 	}
 	if e.hasNoNews(l) {
 		return e.answerQueued(e.place, false), nil
@@ -46,47 +42,6 @@ func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 		}
 	}
 	return e.settle(ctx, l, s)
-}
-
-// prolongWaiter prolongs a waiter's lease. That proves nothing about its watch: a member that was cut off
-// hears of no change. So the waiter also reads what it watches, with the consent of a majority. A waiter near
-// the front reads the whole lock in the same join. A waiter further back reads here whether the keys exist.
-func (e *entry) prolongWaiter(ctx context.Context, l *link) (leaseExists bool, err error) {
-	if !e.hasNoNews(l) {
-		e.stopWatch()
-		return e.prolong(ctx, l)
-	}
-	var requests []rangeRequest
-	for _, key := range append(e.watch.target[:], e.key) {
-		requests = append(requests, rangeRequest{span: span{from: key}, keysOnly: true})
-	}
-	var o txnAnswer
-	err = inParallel(func() (err error) {
-		leaseExists, err = e.prolong(ctx, l)
-		return err
-	}, func() (err error) {
-		o, err = l.readRanges(ctx, requests...)
-		return err
-	})
-	for _, answer := range o.answers {
-		if len(answer.pairs) == 0 {
-			e.stopWatch()
-		}
-	}
-	return leaseExists, err
-}
-
-// noteAgeOfWaiter is like noteAge, for a waiter.
-func (e *entry) noteAgeOfWaiter(ctx context.Context, l *link) {
-	now := e.store.clock()
-	if !isAgeDue(now.Sub(e.record.Since), e.record.Age) {
-		return
-	}
-	e.record.Age = now.Sub(e.record.Since)
-	_, _ = l.commit(ctx, transaction{
-		conditions: []condition{createdAt(e.key, e.created)},
-		then:       []operation{replace(e.key, e.record.text(now))},
-	})
 }
 
 // enter makes an entry in the queue, or takes a slot at once.
@@ -105,6 +60,9 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 		err = read()
 	} else {
 		err = inParallel(func() error { return e.makeLease(ctx, l) }, read)
+	}
+	if err == nil {
+		e.prepareToRejoin(s)
 	}
 	for try := 0; err == nil && ctx.Err() == nil; try++ {
 		d := e.decide(s, e.absent())
@@ -125,6 +83,9 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 			return e.answerRefused(ctx, l, s, &d)
 		case exists: // the answer to an attempt that queued, or took a slot, was lost
 			return e.settle(ctx, l, s)
+		}
+		if e.store.clock() < e.takeFrom {
+			d.Verdict = queue.Queued
 		}
 		if n := s.firstEvictions(d.Replaced); n < len(d.Replaced) {
 			s, err = e.evictFirst(ctx, l, s, d.Replaced[:n])
@@ -214,7 +175,7 @@ func (e *entry) commitInsert(ctx context.Context, l *link, s *state, d *queue.De
 		e.noteReplaced(l, s, d.Replaced)
 	}
 	if o.succeeded && takes {
-		a = e.answerGranted(&o, &d.Entry)
+		a = e.answerGranted(&o.header, &d.Entry, o.revision)
 		a.Replaced = e.replaced
 		return a, nil, true, nil
 	}
@@ -295,6 +256,8 @@ func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, 
 			return e.answerQueued(place, d.Due != ""), nil
 		case d.Verdict != queue.Granted:
 			return e.answerRefused(ctx, l, s, &d)
+		case e.store.clock() < e.takeFrom:
+			return e.answerQueued(place, false), nil
 		}
 		next, a, err := e.take(ctx, l, s, &d.Entry)
 		if next == nil {
@@ -308,9 +271,12 @@ func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, 
 // answerQueued answers an entry that waits. isDue says that the waiter at the front could take a slot.
 func (e *entry) answerQueued(place int, isDue bool) (a lease.Answer) {
 	a.Verdict, a.Place = queue.Queued, place
-	left := e.leaseFrom.Add(queue.AskEvery(e.ttl)).Sub(e.store.clock())
+	left := e.leaseFrom.Add(prolongEvery(e.ttl)).Sub(e.store.clock())
 	if isDue {
 		left = min(left, e.frontSince.Add(passOver).Sub(e.store.clock()))
+	}
+	if now := e.store.clock(); now < e.takeFrom {
+		left = min(left, e.takeFrom.Sub(now))
 	}
 	a.Nap = queue.Nap{For: max(left, time.Millisecond), KeepsConnection: true}
 	return a

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golock/locks"
+	"golock/locks/lease"
 )
 
 // host is one host of the URL, and the status of the member there.
@@ -94,6 +95,42 @@ func (x *examination) reachable(st *memberStatus, m *membership, all []host) {
 	}
 	if len(silent) == 0 {
 		x.OK("hosts", "all that the URL names answer")
+	}
+}
+
+// revisions compares the data of the members. A member that is still behind after a moment does not follow the leader.
+func (x *examination) revisions(ctx context.Context, st *memberStatus, all []host) {
+	const moment = 200 * time.Millisecond
+	var answering, slow []host
+	latest := st.revision
+	for _, one := range all {
+		if one.err == nil && one.status.cluster == st.cluster {
+			answering = append(answering, one)
+			latest = max(latest, one.status.revision)
+		}
+	}
+	for _, one := range answering {
+		if one.status.revision < latest {
+			slow = append(slow, one)
+		}
+	}
+	if len(slow) > 0 {
+		lease.Pause(ctx, moment)
+	}
+	isBehind := false
+	for _, one := range slow {
+		now, err := x.store.statusOf(ctx, one.address)
+		if err != nil || now.revision >= latest {
+			continue
+		}
+		isBehind = true
+		x.Add(locks.Note, "data", fmt.Sprintf("%s is at revision %d, others at %d", one.address, now.revision, latest),
+			"waiters there hear late of their turn. A member with old data may let two run",
+			"look at its disk and its log; after a restore from a backup remove the member, and add it anew")
+	}
+	if !isBehind {
+		x.OK("data", fmt.Sprintf("all members that answer are at revision %d or later. A cluster restored from a backup forgets "+
+			"slots: start it only when the longest --ttl is over since the old one was stopped", latest))
 	}
 }
 

@@ -76,6 +76,7 @@ func (e *entry) stateOf(ctx context.Context, l *link, o *txnAnswer) (*state, err
 	if len(o.answers) != len(requests) {
 		return nil, network.Damaged("%d answers to %d questions", len(o.answers), len(requests))
 	}
+	e.lastRead = e.store.clock()
 	s := e.newState(e.ref.Key, o)
 	size := 0
 	for i, q := range requests {

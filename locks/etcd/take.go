@@ -48,10 +48,10 @@ func (e *entry) take(ctx context.Context, l *link, s *state, want *queue.Entry) 
 		e.stopWatch()
 		return nil, a, lease.NoAnswer{}
 	}
-	return nil, e.answerGranted(&o, want), nil
+	return nil, e.answerGranted(&o.header, want, o.revision), nil
 }
 
-// takingOperations returns the operations that make a holder. Its hold is on a lease of its stored, which begins now.
+// takingOperations returns the operations that make a holder. Its hold is on a lease of its own, which begins now.
 func (e *entry) takingOperations(ctx context.Context, l *link, want *queue.Entry) (all []operation, err error) {
 	now := e.store.clock()
 	r := e.record.ofHolder(want)
@@ -111,12 +111,12 @@ func (e *entry) beginHold(ctx context.Context, l *link) (a lease.Answer, err err
 // maxLease is the longest lease of etcd that a duration can express, in seconds.
 const maxLease = math.MaxInt64 / time.Second
 
-// answerGranted answers an entry that has got a slot. The revision of the transaction is the fence.
-func (e *entry) answerGranted(o *txnAnswer, want *queue.Entry) (a lease.Answer) {
+// answerGranted answers an entry that has got a slot. The fence is the revision in which it took the slot.
+func (e *entry) answerGranted(h *header, want *queue.Entry, fence int64) (a lease.Answer) {
 	e.stopWatch()
 	e.created, e.granted = 0, e.store.clock()
-	a.Verdict, a.TTL, a.Epoch = queue.Granted, e.ttl, epochOf(o.cluster)
-	a.Grant = locks.Grant{Ref: e.ref, Slots: want.Slots, Fence: o.revision}
+	a.Verdict, a.TTL, a.Epoch = queue.Granted, e.ttl, e.epochOf(h)
+	a.Grant = locks.Grant{Ref: e.ref, Slots: want.Slots, Fence: fence}
 	return a
 }
 
@@ -134,7 +134,7 @@ func (e *entry) answerHolder(ctx context.Context, l *link, s *state, stored queu
 	if err != nil {
 		return a, err
 	}
-	return e.answerGranted(&txnAnswer{header: header{cluster: s.cluster, revision: stored.Fence}}, &stored), nil
+	return e.answerGranted(&header{cluster: s.cluster, revision: s.revision}, &stored, stored.Fence), nil
 }
 
 // answerRefused answers an entry that gets no slot and no place.

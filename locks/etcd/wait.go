@@ -26,6 +26,9 @@ type watch struct {
 	err   error      // why the watch has ended; nil as long as it has not
 }
 
+// isFar reports whether the watch is that of a waiter beyond the first nearPlaces.
+func (w *watch) isFar() bool { return w.target != [nearPlaces]string{} }
+
 // watchedState returns the state that the watch keeps up to date, or nil if a step has to read the state.
 func (e *entry) watchedState(l *link) *state {
 	w := e.watch
@@ -44,7 +47,7 @@ func (e *entry) watchedState(l *link) *state {
 // has been deleted since.
 func (e *entry) hasNoNews(l *link) bool {
 	w := e.watch
-	if w == nil || w.link != l || w.target == [nearPlaces]string{} {
+	if w == nil || w.link != l || !w.isFar() {
 		return false
 	}
 	w.mu.Lock()

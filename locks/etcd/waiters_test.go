@@ -5,6 +5,7 @@ package etcd_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,8 +14,10 @@ import (
 
 	"golock/locks"
 	"golock/locks/etcd/etcdtest"
+	"golock/locks/lease"
 	. "golock/locks/locktest"
 	"golock/locks/locktest/server"
+	"golock/locks/queue"
 	"golock/test/testkit"
 )
 
@@ -196,4 +199,83 @@ func TestTurnBeforeTheAnswer(t *testing.T) {
 		return server.Pass
 	})
 	Release(t, Acquire(t, s, "n"))
+}
+
+// A waiter at rest makes three requests in a TTL, at the front of the queue and further back. One of them writes its
+// age.
+func TestRequestsAtRest(t *testing.T) {
+	t.Parallel()
+	shared, url := etcdtest.Shared(t), etcdtest.StoreURL(t)
+	direct, prefix := open(t, url), url[strings.LastIndex(url, "/"):]
+	AcquireAtOnce(t, direct, "n")
+	for place := 1; place <= 3; place++ {
+		proxy := etcdtest.NewProxy(t, shared)
+		s := open(t, proxy.URL()+prefix)
+		var virtual locks.Instant // how far the clock of the waiter is ahead
+		s.SetClock(func() locks.Instant { return locks.BootTime() + virtual })
+		const ttl, rounds = time.Minute, 4
+		r := NewRequest(t, "n", TTL(ttl))
+		entry := s.EntryOf(r)
+		defer entry.Close()
+		a, _, err := entry.Ask(background, queue.Join)
+		testkit.Must(t, err)
+		if a.Place != place {
+			t.Fatalf("place %d, want %d", a.Place, place)
+		}
+		kinds := func() (all []string) {
+			for _, one := range proxy.Requests() {
+				all = append(all, one.Request)
+			}
+			return all
+		}
+		testkit.Eventually(t, "it watches", func() bool { return slices.Contains(kinds(), "watch") })
+		before, from := len(kinds()), virtual
+		for virtual < from+locks.Instant(rounds*ttl-ttl/4) {
+			virtual += locks.Instant(a.Nap.For)
+			a, _, err = entry.Ask(background, queue.Join)
+			testkit.Must(t, err)
+		}
+		made := kinds()[before:]
+		if len(made) > 3*rounds {
+			t.Errorf("place %d: %d requests in %d TTLs, want 3 in each: %q", place, len(made), rounds, made)
+		}
+		record := shared.Control("get", "--prefix", "--print-value-only", prefix[1:]+"/"+r.Ref.Key.String()+"/w/7fffffff/"+r.Ref.ID.String())
+		var written struct{ Age time.Duration }
+		testkit.Must(t, json.Unmarshal([]byte(record), &written))
+		if written.Age < 2*ttl {
+			t.Errorf("place %d: age %v is written, want that of the last reading: %s", place, written.Age, record)
+		}
+	}
+}
+
+// Two waiters lose their places at the same moment. The second one comes back first, and leaves the slot to the first.
+func TestAllRejoin(t *testing.T) {
+	t.Parallel()
+	url := etcdtest.StoreURL(t)
+	now := locks.BootTime() // stands still between the steps
+	var entries []lease.Entry
+	ask := func(i int, want queue.Verdict, place int) {
+		t.Helper()
+		a, _, err := entries[i].Ask(background, queue.Join)
+		if err != nil || a.Verdict != want || a.Place != place {
+			t.Fatalf("waiter %d: %v at place %d, %v; want %v at %d", i+1, a.Verdict, a.Place, err, want, place)
+		}
+	}
+	AcquireAtOnce(t, open(t, url), "n")
+	for i := range 2 {
+		s := open(t, url)
+		s.SetClock(func() locks.Instant { return now })
+		entries = append(entries, s.EntryOf(NewRequest(t, "n")))
+		defer entries[i].Close()
+		ask(i, queue.Queued, i+1)
+	}
+	etcdtest.Shared(t).Control("del", "--prefix", url[strings.LastIndex(url, "/")+1:]+"/")
+	for _, one := range entries {
+		_, _, err := one.Sleep(background, queue.Nap{For: time.Hour}, nil) // until it hears of that
+		testkit.Must(t, err)
+	}
+	ask(1, queue.Queued, 1)
+	ask(0, queue.Queued, 1)
+	now = now.Add(time.Second)
+	ask(0, queue.Granted, 0)
 }

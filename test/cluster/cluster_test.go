@@ -45,8 +45,8 @@ type fault struct {
 	name  string
 	lasts time.Duration
 
-	// begin makes the fault, and end ends it.
-	begin, end func(t *testing.T)
+	// prepare is called before the load begins; nil stands for nothing to do. begin makes the fault, and end ends it.
+	prepare, begin, end func(t *testing.T)
 
 	// cutOff is called before begin. It returns the hosts whose golocks reach no majority during the fault. Their
 	// runs may lose their slots.
@@ -54,6 +54,10 @@ type fault struct {
 
 	// maxPause is the longest time in which nobody may be able to start; 0 if there is no limit.
 	maxPause time.Duration
+
+	// forgets says that the servers have forgotten all slots and waiters when they are back. Then all runs lose their
+	// slots, and the first golock to come back has the slot.
+	forgets bool
 
 	// revokes says that the servers may end all leases when they are back. Then the first golock to come back
 	// has the slot, so overlaps and overtaken waiters are no failure.
@@ -101,6 +105,9 @@ func TestCluster(t *testing.T) {
 
 // through runs the load before, during and after a fault, and checks the result. It returns the row of the table.
 func (l *load) through(t *testing.T, f *fault) (row string) {
+	if f.prepare != nil {
+		f.prepare(t)
+	}
 	l.start()
 	l.awaitCommands(10)
 	affected := f.cutOff()
@@ -125,7 +132,7 @@ func (l *load) through(t *testing.T, f *fault) (row string) {
 	for _, h := range l.holders {
 		want := 0
 		for _, host := range affected {
-			if host == h.host && f.lasts > leaseTime {
+			if host == h.host && (f.lasts > leaseTime || f.forgets) {
 				want = 79
 			}
 		}
@@ -133,7 +140,7 @@ func (l *load) through(t *testing.T, f *fault) (row string) {
 			t.Errorf("the run that held a slot on host %d ended with %d, want %d: %s", h.host, h.code, want, h.stderr)
 		}
 	}
-	if len(found.overtaken) > 0 && !f.revokes {
+	if len(found.overtaken) > 0 && !f.revokes && !f.forgets {
 		t.Errorf("waiters were overtaken: %q", found.overtaken)
 	}
 	return fmt.Sprintf("| %s | %d | %d | %v | %d | %.1f s | %.1f s | %d |", f.name, found.commands, found.overlaps,

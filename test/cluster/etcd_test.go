@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,8 +55,9 @@ func (q *quorum) faults() []fault {
 		return func(t *testing.T) { testkit.Must(t, q.network[(q.leader+i)%hosts].Cut(off)) }
 	}
 	old := q.Nodes[0].RevokesLate()
+	all := func() []int { find(); return []int{0, 1, 2} }
 	var snapshot string
-	return []fault{
+	return append([]fault{
 		{name: "leader killed, back after 10 s", lasts: 10 * time.Second, cutOff: nobody, maxPause: 5 * time.Second,
 			begin: func(*testing.T) { node(0).Kill() }, end: func(*testing.T) { node(0).Restart() }},
 		{name: "leader stopped for 10 s", lasts: 10 * time.Second, cutOff: nobody, maxPause: 5 * time.Second, revokes: old,
@@ -65,7 +67,7 @@ func (q *quorum) faults() []fault {
 		{name: "another member and the golocks of its host cut off for 30 s", lasts: 30 * time.Second, cutOff: minority(1),
 			maxPause: 5 * time.Second, begin: cut(1, true), end: cut(1, false)},
 		{name: "two of three members stopped for 20 s", lasts: 20 * time.Second,
-			cutOff: func() []int { find(); return []int{0, 1, 2} }, revokes: old,
+			cutOff: all, revokes: old,
 			begin: func(*testing.T) { node(0).Pause(); node(1).Pause() },
 			end:   func(*testing.T) { node(0).Resume(); node(1).Resume() }},
 		{name: "disk of a member full for 20 s", lasts: 20 * time.Second, cutOff: nobody, maxPause: 5 * time.Second,
@@ -100,5 +102,36 @@ func (q *quorum) faults() []fault {
 				testkit.Must(t, os.Rename(filepath.Join(second.Dir, "new"), filepath.Join(second.Dir, "data")))
 				second.Restart()
 			}},
+	}, q.restores(all)...)
+}
+
+// restores returns the faults in which the cluster is stopped, and comes back with a backup from before all slots were
+// taken. A slot that the backup does not have is lost. Its holder's command has ended if the cluster was away for a TTL;
+// otherwise it ends beside the next one.
+func (q *quorum) restores(all func() []int) (faults []fault) {
+	for _, away := range []time.Duration{0, leaseTime} {
+		name := "restored from an old backup at once"
+		if away > 0 {
+			name = fmt.Sprintf("restored from an old backup %v after it was stopped", away)
+		}
+		var backup string
+		faults = append(faults, fault{
+			name: name, forgets: true, revokes: away == 0, cutOff: all,
+			prepare: func(*testing.T) { backup = q.Nodes[1].Backup() },
+			begin: func(*testing.T) {
+				for _, one := range q.Nodes {
+					one.Kill()
+				}
+				time.Sleep(away)
+				for _, one := range q.Nodes {
+					one.Restore(backup)
+				}
+				for _, one := range q.Nodes {
+					one.Restart()
+				}
+			},
+			end: func(*testing.T) {},
+		})
 	}
+	return faults
 }

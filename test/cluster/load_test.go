@@ -31,7 +31,7 @@ import (
 //   - two at a time take turns with those of all hosts on one lock (job);
 //   - one at a time takes a lock that no other golock uses (free).
 //
-// Besides, waiters of all hosts queue behind the holder of own0.
+// Besides, waiters of all hosts queue behind the holder of own0, and one of another host behind each other holder.
 
 // member is the command of all golocks. It locks a file, and tells the recorder whether it is alone or another
 // command has locked the file. It ends when its time is over.
@@ -175,6 +175,11 @@ func (l *load) start() {
 		l.queue = append(l.queue, l.run(i%hosts, "own0", fmt.Sprint("queued", i), 20))
 		testkit.Eventually(l.t, "it waits", func() bool { return l.waiting("own0") == i+1 })
 	}
+	for host := 1; host < hosts; host++ {
+		name := fmt.Sprint("own", host)
+		l.queue = append(l.queue, l.run((host+1)%hosts, name, fmt.Sprint("next", host), 20))
+		testkit.Eventually(l.t, "it waits", func() bool { return l.waiting(name) == 1 })
+	}
 	for host := range hosts {
 		for turn := range 2 {
 			l.turns.Go(func() {
@@ -317,6 +322,8 @@ func lockOf(one *life) string {
 		return one.token
 	case strings.HasPrefix(one.token, "holder"):
 		return "own" + strings.TrimPrefix(one.token, "holder")
+	case strings.HasPrefix(one.token, "next"):
+		return "own" + strings.TrimPrefix(one.token, "next")
 	}
 	return "own0"
 }

@@ -167,6 +167,38 @@ func (s *Server) Restart() {
 // TryRestart is Restart of a server that may refuse to start.
 func (s *Server) TryRestart() error { return s.start() }
 
+// Backup makes a backup and returns its file.
+func (s *Server) Backup() (file string) {
+	s.t.Helper()
+	file = filepath.Join(s.Dir, "backup")
+	s.Control("snapshot", "save", file)
+	return file
+}
+
+// Restore gives a server that does not run the data of a backup. The server is then a member of the same cluster as
+// before, so all other members must be restored too.
+func (s *Server) Restore(file string) {
+	s.t.Helper()
+	data := filepath.Join(s.Dir, "data")
+	testkit.Must(s.t, os.RemoveAll(data))
+	_, peer, _ := strings.Cut(s.member(), "=")
+	s.Control("snapshot", "restore", file, "--data-dir", data, "--name", s.name,
+		"--initial-cluster", s.cluster(), "--initial-advertise-peer-urls", peer)
+}
+
+// StartTwin starts a second server that takes itself for the same member of the same cluster, with the data of a
+// backup.
+func (s *Server) StartTwin(file string) *Server {
+	s.t.Helper()
+	twin, err := newServer(s.t, server.Here(), s.name, s.options)
+	testkit.Must(s.t, err)
+	s.t.Cleanup(twin.Discard)
+	twin.peerPort, twin.cluster = s.peerPort, s.cluster
+	twin.Restore(file)
+	testkit.Must(s.t, twin.startAnywhere())
+	return twin
+}
+
 // Control runs etcdctl, which must succeed.
 func (s *Server) Control(args ...string) string {
 	s.t.Helper()
