@@ -54,7 +54,7 @@ func (c *heldCommand) ask() error {
 	silent := &term.Printer{Quiet: true} // held prints nothing but why it cannot tell
 	switch {
 	case c.Entry.given() || c.ID.given():
-		return c.runQuestion(silent, held.Still)
+		return c.runQuestion(silent, held.Confirm)
 	case id == "":
 		return usageError{errors.New("not inside a golock run (GOLOCK_ID is not set): name the slot with --id ID")}
 	}
@@ -63,7 +63,7 @@ func (c *heldCommand) ask() error {
 	signals.Ignore(unix.SIGTERM)
 	if c.Store.given() || c.StoreFile.given() || c.Config.given() {
 		c.ID.texts = []string{id}
-		return c.runQuestion(silent, held.Still)
+		return c.runQuestion(silent, held.Confirm)
 	}
 	return c.askEnclosing(id)
 }
@@ -80,7 +80,7 @@ func (c *heldCommand) askEnclosing(id string) error {
 	defer cancel()
 	url := os.Getenv("GOLOCK_LOCK_STORE")
 	if url == "" {
-		err := askHolder(ctx, ref, held.Still)
+		err := askHolder(ctx, ref, held.Confirm)
 		if !errors.Is(err, held.ErrNobody) {
 			return err
 		}
@@ -107,7 +107,7 @@ func askOfRun(ctx context.Context, ref locks.Ref, store locks.KnownStore) error 
 	if store.IsLocalQueue {
 		return holdsAll(ctx, store.Can.Queue, ref)
 	}
-	err := askHolder(ctx, ref, held.Still)
+	err := askHolder(ctx, ref, held.Confirm)
 	if err == held.ErrNobody {
 		return locks.ErrLost
 	}
@@ -151,7 +151,7 @@ Exit codes: 0 renewed, 79 not held any more, 69 the store cannot be reached`
 
 func (c *releaseCommand) run(out *term.Printer) error { return c.runQuestion(out, held.Release) }
 
-func (c *renewCommand) run(out *term.Printer) error { return c.runQuestion(out, held.Still) }
+func (c *renewCommand) run(out *term.Printer) error { return c.runQuestion(out, held.Confirm) }
 
 // statusLimit limits a question about an entry.
 const statusLimit = 5 * time.Second
@@ -214,7 +214,7 @@ func errOfRun(ref locks.Ref) error {
 // ask puts a question about a slot to the golock that holds it. If no golock answers, it asks the store, or
 // has it release the slot.
 func ask(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Question) error {
-	if store.IsLocalQueue && q == held.Still {
+	if store.IsLocalQueue && q == held.Confirm {
 		return holdsAll(ctx, store.Can.Queue, ref)
 	}
 	err := askHolder(ctx, ref, q)
@@ -222,7 +222,7 @@ func ask(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Ques
 		return err
 	}
 	switch {
-	case store.IsNetworked && q == held.Still:
+	case store.IsNetworked && q == held.Confirm:
 		return store.Can.Leases.Attach(ref).Confirm(ctx)
 	case store.IsNetworked:
 		return releaseInStore(ctx, ref, store)

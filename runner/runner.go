@@ -26,9 +26,9 @@ import (
 type Run struct {
 	Store     locks.KnownStore
 	Address   string          // the store's URL as the user gave it, for the watchdog
-	Request   locks.Request   // NoWait is set from Wait
+	Request   locks.Request   // of the last name; the run sets NoWait from WaitLimit
 	Earlier   []locks.Request // the requests of the run's other names, which it takes before, in this order
-	Jitter    time.Duration   // the run waits a random time up to Jitter before it asks the store
+	Jitter    time.Duration   // the longest of the random time that the run waits before it asks the store
 	WaitLimit time.Duration   // the longest time to wait for the slot, counted after Jitter; negative if there is no limit
 
 	Unavailable Unavailable
@@ -182,7 +182,7 @@ const (
 	ofWaiting  = true  // what makes waiting slower
 )
 
-// warn logs the store's warnings of one kind. It reports whether there were any.
+// warn logs the store's warnings of one kind: ofWaiting or ofPromises. It reports whether there were any.
 func (r *Run) warn(waiting bool) bool {
 	if !r.Store.IsNetworked {
 		return false
@@ -203,7 +203,7 @@ func (s *supervisor) wait() *Outcome {
 	free, err := s.reserve()
 	defer free()
 	if err != nil {
-		return notStarted(s.cmd.problem(err))
+		return notStarted(s.cmd.explain(err))
 	}
 	w := &waitPhase{Run: s.Run, began: s.began, watchdog: s.watchdog, status: s.status}
 	lease, failed := w.wait()
@@ -227,7 +227,7 @@ func (s *supervisor) wait() *Outcome {
 	}
 	s.lease, s.later = lease, w.attempt.later
 	grants := grantsOf(lease)
-	for i := w.turn; i < len(grants); i++ {
+	for i := w.heldCount; i < len(grants); i++ {
 		w.logGrant(w.attempt.names()[i], grants[i])
 	}
 	return nil
@@ -239,7 +239,7 @@ func (s *supervisor) checkCalls() error {
 	if s.Exec {
 		return nil
 	}
-	_, err := syscall.Wait4(-1, nil, unix.WNOHANG, nil) // reaps what collect would
+	_, err := syscall.Wait4(-1, nil, unix.WNOHANG, nil) // the run has no child yet that it could reap
 	if err != nil && err != unix.ECHILD {
 		return os.NewSyscallError("wait4", err)
 	}
@@ -338,7 +338,8 @@ func (s *supervisor) giveBack() *Outcome {
 		if s.out.Kind == Interrupted && s.watchdog.exists() {
 			tell = s.releaseWithin(leaveLimit, s.lease, s.watchdog)
 		} else {
-			tell = s.release(s.lease, unused, time.Since(s.began)-s.waited)
+			sinceGrant := time.Since(s.began) - s.waited
+			tell = s.release(s.lease, unused, sinceGrant)
 		}
 	}
 	if s.ran > 0 && s.out.Kind != Fault { // after a fault the status is not known
