@@ -100,9 +100,8 @@ func (c *heldCommand) askEnclosing(id string) error {
 	return askOfRun(ctx, ref, locks.Know(store))
 }
 
-// askOfRun asks whether the run around this process still has its slot. A local queue knows that
-// better than anybody. For other stores the golock of the run answers; if there is none, the slot is
-// lost.
+// askOfRun asks whether the run around this process still has its slot. A local queue itself knows that.
+// For other stores the golock of the run answers; if there is none, the slot is lost.
 func askOfRun(ctx context.Context, ref locks.Ref, store locks.KnownStore) error {
 	if store.IsLocalQueue {
 		return holdsAll(ctx, store.Can.Queue, ref)
@@ -114,8 +113,8 @@ func askOfRun(ctx context.Context, ref locks.Ref, store locks.KnownStore) error 
 	return err
 }
 
-// holdsAll asks a local queue whether the run around this process has all its slots. The IDs of those beside ref
-// are in GOLOCK_HELD.
+// holdsAll asks a local queue whether the run of an entry has all its slots. If that is the run around this
+// process, GOLOCK_HELD has the IDs of its other entries.
 func holdsAll(ctx context.Context, queue locks.Queue, ref locks.Ref) error {
 	for word := range strings.SplitSeq(os.Getenv(runner.EnvHeld), ",") {
 		other, err := locks.ParseRef(word)
@@ -177,7 +176,7 @@ func (a *entryFlags) runQuestion(out *term.Printer, q held.Question) error {
 	warn(out, v)
 	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
 	defer cancel()
-	return ask(ctx, ref, store, q)
+	return askHolderOrStore(ctx, ref, store, q)
 }
 
 func parseID(text string) (locks.Ref, error) {
@@ -195,7 +194,7 @@ func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 	err := held.Ask(ctx, dir, ref.String(), q)
 	switch {
 	case err == held.ErrRefused:
-		return errOfRun(ref)
+		return errHeldByRun(ref)
 	case err != held.ErrNobody:
 		return err
 	}
@@ -206,14 +205,14 @@ func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 	return held.ErrNobody
 }
 
-// errOfRun says that only a run itself can release its slot.
-func errOfRun(ref locks.Ref) error {
+// errHeldByRun is the refusal to release the slot of a run: only the run itself can release it.
+func errHeldByRun(ref locks.Ref) error {
 	return usageError{fmt.Errorf("%s is the slot of a run; the run releases it when its command has ended", ref)}
 }
 
-// ask puts a question about a slot to the golock that holds it. If no golock answers, it asks the store, or
+// askHolderOrStore puts a question about a slot to the golock that holds it. If no golock answers, it asks the store, or
 // has it release the slot.
-func ask(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Question) error {
+func askHolderOrStore(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Question) error {
 	if store.IsLocalQueue && q == held.Confirm {
 		return holdsAll(ctx, store.Can.Queue, ref)
 	}
@@ -245,7 +244,7 @@ func releaseInStore(ctx context.Context, ref locks.Ref, store locks.KnownStore) 
 		return err
 	}
 	if e.Runs && !e.Ended {
-		return errOfRun(ref)
+		return errHeldByRun(ref)
 	}
 	return store.Can.Leases.Attach(ref).Release(ctx)
 }

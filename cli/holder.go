@@ -71,7 +71,7 @@ const namedHolders = 3
 // result is the outcome of the attempt to take a slot.
 type result struct {
 	Slot   *heldSlot // nil if there is no slot
-	Code   int       // the exit code without -E
+	Code   int       // the exit code, without regard to -E
 	Kind   runner.Kind
 	Signal syscall.Signal // the signal that ended the waiting
 	Text   string         // the error
@@ -80,7 +80,7 @@ type result struct {
 // Holder does the work of a holder process.
 func Holder() Exit { return runProgram(holderMain) }
 
-// holder is the holder's end of the socket.
+// holder sends the messages of a holder process to golock acquire.
 type holder struct {
 	socket     int
 	resultSent bool // golock acquire does not read any more
@@ -162,7 +162,7 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 		return runner.Outcome{Kind: runner.Refused, Err: err}
 	}
 	relay.Catch()
-	keep := &runner.Holder{
+	slotHolder := &runner.Holder{
 		Run: &runner.Run{
 			Store: locks.Know(store), Address: request.Address, Request: request.Request,
 			Jitter: request.Jitter, WaitLimit: request.WaitLimit, Relay: relay, Sockets: socketDir,
@@ -181,7 +181,7 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 			h.send(holderMessage{Result: &result{Slot: new(slotOf(g, t))}})
 		},
 	}
-	return keep.Do()
+	return slotHolder.Do()
 }
 
 // abandonLimit limits how long golock acquire waits for the end of a holder process that it no longer
