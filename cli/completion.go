@@ -50,15 +50,14 @@ func (c *completionCommand) run(*term.Printer) error {
 	return printOut(string(script))
 }
 
-// completeCommand is golock complete, which the completion scripts call: WORDS
-// are those behind "golock" up to the one to complete, which may be empty. The
-// first line of the answer says what fits:
+// completeCommand is golock complete, which the completion scripts call. Words are the words after
+// "golock", up to the one to complete, which may be empty. The first line of the answer says what that
+// word can become:
 //
-//	words     one of the lines that follow: the word, a tab, what it means
-//	part      the same, and the word goes on
-//	files     a file
-//	command N what a shell would complete if the words from the Nth on (from 0)
-//	          stood alone
+//	words     a word of the lines that follow, each of which has a word, a tab and its meaning
+//	part      such a word, but the user goes on typing it
+//	files     the name of a file
+//	command N what the shell offers for the words from the Nth on (the first is 0), as if they stood alone
 type completeCommand struct {
 	Words rest `arg:"" optional:"" passthrough:"" name:"words"`
 }

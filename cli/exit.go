@@ -31,7 +31,7 @@ const (
 
 // Exit is how golock ends: with a code, or by a signal, if it can send that to itself.
 type Exit struct {
-	Code   int            // 128 + the number of the signal, if there is one
+	Code   int            // the exit code; 128 + the number of Signal if a signal ends golock
 	Signal syscall.Signal // 0 if no signal ends golock
 }
 

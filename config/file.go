@@ -20,7 +20,7 @@ const maxSize = 1 << 20
 type Files struct {
 	System string           // the path of the system's file
 	User   string           // the path of the user's file below the home directory
-	Users  passwd.Databases // who the user is
+	Users  passwd.Databases // tells the home directory and the groups of a user
 	UID    int              // the user who may own files, beside root
 	Home   int              // the user whose home directory counts: the ID of UID outside of the user namespace, or userns.Unknown
 }

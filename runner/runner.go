@@ -47,10 +47,10 @@ type Run struct {
 	StopSignal syscall.Signal
 	KillAfter  time.Duration // the time from the stop signal to KILL
 	Rewrites   signals.Rewrites
-	Tree       bool // wait for all descendants, stop them all
-	Close      bool // do not hand the lock's descriptors on
-	Exec       bool // become the command
-	OnlyWarn   bool // do not stop the command when the slot is lost
+	Tree       bool // the run waits for all descendants of the command, and stops them all
+	Close      bool // the command does not inherit the lock's descriptors
+	Exec       bool // golock becomes the command
+	OnlyWarn   bool // golock does not stop the command when the slot is lost
 
 	// DieWithGolock has the kernel kill the command if this process ends first. A command with a watchdog
 	// is always killed then.
@@ -90,6 +90,7 @@ const (
 // Kind says how a run ended, as a report does.
 type Kind string
 
+// A colon is followed by the fields of Outcome that describe a run of this kind.
 const (
 	Ended         Kind = "ended"          // the command ran and ended: Status
 	TimedOut      Kind = "time-limit"     // the command was ended at its time limit: Status, Err
@@ -335,7 +336,7 @@ func (s *supervisor) giveBack() *Outcome {
 	if s.lease != nil && s.lease != (noLease{}) {
 		mayHaveBegun := s.out.Kind == Fault || s.out.Kind == Lost
 		unused := s.spawned.IsZero() && !mayHaveBegun
-		if s.out.Kind == Interrupted && s.watchdog.exists() {
+		if s.out.Kind == Interrupted && s.watchdog.exists() { // the command has not begun, so the slot is unused
 			tell = s.releaseWithin(leaveLimit, s.lease, s.watchdog)
 		} else {
 			sinceGrant := time.Since(s.began) - s.waited
@@ -353,7 +354,7 @@ func (s *supervisor) giveBack() *Outcome {
 	return nil
 }
 
-// completeOutcome adds to the outcome what the run knows of itself.
+// completeOutcome adds to the outcome the times, the grant, and whom the run waited for.
 func (s *supervisor) completeOutcome() *Outcome {
 	s.out.Began, s.out.Waited, s.out.Ran, s.out.WaitedFor = s.began, s.waited, s.ran, s.waitedFor
 	if busy, ok := errors.AsType[*locks.BusyError](s.out.Err); ok && len(s.waitedFor) == 0 {

@@ -61,7 +61,7 @@ type waitPhase struct {
 	progress       progress
 }
 
-// wait returns the lease, or how the run failed.
+// wait waits for the slot. It returns the lease, or the outcome of a run that gets none.
 func (w *waitPhase) wait() (lease locks.Lease, failed *Outcome) {
 	if w.outcomeIfUnwanted == nil {
 		w.outcomeIfUnwanted = func() *Outcome { return nil }
@@ -92,23 +92,14 @@ func (w *waitPhase) wait() (lease locks.Lease, failed *Outcome) {
 			return w.takeResult()
 		default:
 		}
-		w.noteQueued()
-		w.warnOfWaiting()
-		err := w.status.failure()
-		progressErr := w.updateProgress()
-		if err == nil {
-			err = progressErr
-		}
+		err := w.noteChanges()
 		if err != nil {
 			_ = w.leave(leaveLimit)
 			return nil, w.outcomeOf(err)
 		}
 		w.makeReady()
-		w.Relay.WakeAt(int64(w.renewAt()))
-		deadline := w.waitEnds()
-		sig, hasCome := w.Relay.Next(untilFirst(deadline, w.progress.due))
-		isOver := !deadline.IsZero() && !time.Now().Before(deadline)
-		if !hasCome && isOver {
+		sig, isOver := w.next()
+		if isOver {
 			return w.endAtDeadline()
 		}
 		end = w.onSignal(sig)
@@ -116,6 +107,28 @@ func (w *waitPhase) wait() (lease locks.Lease, failed *Outcome) {
 			return nil, end
 		}
 	}
+}
+
+// noteChanges reports what has changed for the run in the queue. The error is a panic in another goroutine.
+func (w *waitPhase) noteChanges() error {
+	w.noteQueued()
+	w.warnOfWaiting()
+	statusErr := w.status.failure()
+	progressErr := w.updateProgress()
+	if statusErr != nil {
+		return statusErr
+	}
+	return progressErr
+}
+
+// next waits for the next event, and returns its signal, or 0 for a wake-up. isOver says that nothing has come
+// until the waiting ends.
+func (w *waitPhase) next() (sig syscall.Signal, isOver bool) {
+	w.Relay.WakeAt(int64(w.renewAt()))
+	deadline := w.waitEnds()
+	sig, hasCome := w.Relay.Next(untilFirst(deadline, w.progress.due))
+	hasPassed := !deadline.IsZero() && !time.Now().Before(deadline)
+	return sig, !hasCome && hasPassed
 }
 
 // finish ends what the waiting has begun. Without a lease it gives back what the run holds.

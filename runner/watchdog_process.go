@@ -20,8 +20,8 @@ import (
 // owns its state. It runs on a thread that lives as long as the process, because the kernel kills
 // the command when that thread ends (PR_SET_PDEATHSIG, prctl(2)).
 //
-// The watchdog passes signals on to golock. Until the command runs, golock ignores the signals that its own caller
-// ignored. The command inherits what golock's caller ignored or blocked.
+// The watchdog passes signals on to golock, which may drop them. The command inherits what golock's caller ignored
+// or blocked, through the watchdog.
 type watchdogProcess struct {
 	relay  *signals.Relay
 	clock  locks.Clock

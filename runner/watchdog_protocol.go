@@ -20,6 +20,7 @@ type message struct {
 // messageKind says what a message means.
 type messageKind byte
 
+// The comments say what number and texts are. A message has none if its comment does not mention them.
 const (
 	// messages from golock to the watchdog
 	msgLeaseRef messageKind = iota + 1 // texts: the store's URL, the IDs of the leases that the watchdog releases if golock is killed

@@ -56,18 +56,7 @@ func Table(rows []*Row, width int) []string {
 	for _, row := range rows {
 		stores[row.Store] = true
 	}
-	var table []*filledColumn
-	for _, c := range columns() {
-		if c.head == "STORE" && len(stores) == 1 {
-			continue
-		}
-		f := fillColumn(c, rows)
-		if c.head == "UNLOCKED" && f.isZero {
-			continue
-		}
-		table = append(table, f)
-	}
-	table = fit(table, width)
+	table := fit(fillColumns(rows, len(stores) > 1), width)
 	lines := make([]string, len(rows)+2) // the first line has the groups of columns, the second one the heads
 	group := ""
 	for i, f := range table {
@@ -76,12 +65,9 @@ func Table(rows []*Row, width int) []string {
 		if f.group != group {
 			title, group = f.group, f.group
 		}
-		for n := range lines {
-			text, isText := title, true
-			if n > 0 {
-				text, isText = f.cells[n-1], f.isText
-			}
-			lines[n] += f.pad(text, isText, isLast)
+		lines[0] += f.pad(title, true, isLast)
+		for n, cell := range f.cells {
+			lines[n+1] += f.pad(cell, f.isText, isLast)
 		}
 	}
 	for n := range lines {
@@ -91,6 +77,21 @@ func Table(rows []*Row, width int) []string {
 		}
 	}
 	return lines
+}
+
+// fillColumns returns the columns that a table of the rows has without a limit of its width.
+func fillColumns(rows []*Row, hasStores bool) (table []*filledColumn) {
+	for _, c := range columns() {
+		if c.head == "STORE" && !hasStores {
+			continue
+		}
+		f := fillColumn(c, rows)
+		if c.head == "UNLOCKED" && f.isZero {
+			continue
+		}
+		table = append(table, f)
+	}
+	return table
 }
 
 // filledColumn is a column with its cells. The first cell is the head.
