@@ -219,7 +219,7 @@ type readiness struct {
 	any   bool // the pipe, the timer, or a watched descriptor
 }
 
-// poll waits until a descriptor can be read, but not longer than end.
+// poll waits until a descriptor can be read, until end at the latest.
 func (r *Relay) poll(end time.Time) (readiness, error) {
 	var room [4]unix.PollFd // keeps the usual number of descriptors off the heap
 	fds := append(room[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN}, unix.PollFd{Fd: int32(r.timer), Events: unix.POLLIN})
