@@ -354,7 +354,8 @@ type entryFlags struct {
 	idFlag
 }
 
-// mergeArgument copies an argument to the flag with the same meaning, whose name is for the error.
+// mergeArgument copies an argument to the flag with the same meaning. If both are given, the error calls the flag
+// name.
 func mergeArgument(argument, flag *textFlag, name string) error {
 	switch {
 	case argument.given() && flag.given():

@@ -166,7 +166,8 @@ func prepareRun(command any, out *term.Printer) (*config.Values, *runner.Run, er
 	if err != nil {
 		return nil, nil, err
 	}
-	store, address, noStore := openStore(v) // noStore is returned when the log is set up, which decides its format
+	// The error of openStore is returned after the log is set up, because the log has a format for errors.
+	store, address, noStore := openStore(v)
 	user := ""
 	_, isRun := command.(*runCommand)
 	needsUser := store.IsNetworked || isRun && v.Text("report") != ""

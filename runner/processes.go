@@ -12,7 +12,7 @@ import (
 	"golock/internal/proctree"
 )
 
-// collect handles the messages of the watchdog, and reaps the children that have ended.
+// collect handles the messages of the watchdog, and the children that have ended or stopped.
 func (s *supervisor) collect() {
 	if s.watchdog != nil {
 		s.readWatchdog()

@@ -28,7 +28,7 @@ type Run struct {
 	Address   string          // the store's URL as the user gave it, for the watchdog
 	Request   locks.Request   // of the last name; the run sets NoWait from WaitLimit
 	Earlier   []locks.Request // the requests of the run's other names, which it takes before, in this order
-	Jitter    time.Duration   // the longest of the random time that the run waits before it asks the store
+	Jitter    time.Duration   // before it asks the store, the run waits for a random time of at most Jitter
 	WaitLimit time.Duration   // the longest time to wait for the slot, counted after Jitter; negative if there is no limit
 
 	Unavailable Unavailable

@@ -167,7 +167,7 @@ func (s *supervisor) spawnCommand() (pid int, err error) {
 }
 
 // becomeCommand executes the command in golock's place. It returns only if that fails. It sends the signals that
-// came during the waiting to this process again, so that they act on the command.
+// came before the start to this process again, so that they act on the command.
 func (s *supervisor) becomeCommand() *Outcome {
 	if failed := s.beginHolds(); failed != nil {
 		return failed

@@ -143,7 +143,7 @@ func (s *supervisor) finished() bool {
 	return true
 }
 
-// in returns the instant after a duration from now.
+// in returns the instant that is d after now.
 func (s *supervisor) in(d time.Duration) locks.Instant {
 	return s.clock().Add(min(d, math.MaxInt64/2)) // half of the range cannot overflow, and outlasts any run
 }
@@ -197,7 +197,7 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 			return
 		}
 	}
-	if signals.IsFault(sig) { // golock does not die of the signal at once: its command would run without it
+	if signals.IsFault(sig) { // golock does not die of the signal at once, because the command would run on alone
 		s.recordReason(grave, Fault, fmt.Errorf("%w: the command was stopped", faultSent(sig)))
 		s.stop(s.KillAfter)
 		return

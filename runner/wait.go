@@ -134,7 +134,8 @@ func (w *waitPhase) next() (sig syscall.Signal, isOver bool) {
 // finish ends what the waiting has begun. Without a lease it gives back what the run holds.
 func (w *waitPhase) finish(hasLease bool) {
 	w.warnOfMadeDirectory() // the store may have made the directory after the last look
-	w.endProgress(false)
+	const awaitLook = true
+	w.endProgress(!awaitLook)
 	w.attempt.cancel()
 	w.stopRenewals()
 	if !hasLease {
@@ -348,7 +349,8 @@ func (w *waitPhase) suspend() *Outcome {
 		return w.outcomeOf(err)
 	}
 	if w.isQueuedNoted {
-		w.endProgress(true)
+		const awaitLook = true
+		w.endProgress(awaitLook)
 		w.Log(false, "left the queue", "signal", "TSTP")
 	}
 	w.stopRenewals()
