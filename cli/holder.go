@@ -157,7 +157,7 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 	if err != nil {
 		return runner.Outcome{Kind: runner.Refused, Err: err}
 	}
-	relay, err := signals.NewRelay(false)
+	relay, err := signals.NewRelay(signals.NoTerminal)
 	if err != nil {
 		return runner.Outcome{Kind: runner.Refused, Err: err}
 	}
@@ -229,7 +229,8 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 // awaitHolder prints what the holder reports. It returns the slot. If there is no slot, it returns the
 // outcome and how golock ends.
 func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (slot *heldSlot, o runner.Outcome, end Exit) {
-	defer out.Report(nil, false)
+	const isDue = false
+	defer out.Report(nil, isDue) // the waiting is over
 	relay.Watch(int(socket.Fd()))
 	from := bufio.NewReaderSize(socket, 2*maxUnread)
 	for {

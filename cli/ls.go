@@ -228,7 +228,7 @@ func (l *lister) entriesOf(ctx context.Context, store locks.KnownStore) ([]locks
 	entries, err := store.Entries(ctx, l.Name.text())
 	addWaitsFor(ctx, store, l.Name.text(), entries)
 	if store.Can.Unprotected != nil && err == nil {
-		unprotected, _ := store.Can.Unprotected(ctx, l.Name.text()) // the entries could be read
+		unprotected, _ := store.Can.Unprotected(ctx, l.Name.text()) // after an error the entries are shown without these
 		l.unprotected = append(l.unprotected, unprotected...)
 	}
 	return entries, err

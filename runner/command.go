@@ -47,7 +47,7 @@ func IsOutput(variable string) bool {
 	return false
 }
 
-// prepareCommand does everything that does not depend on the grant.
+// prepareCommand prepares as much of a command as does not depend on the grant.
 func prepareCommand(argv, env []string, r locks.Request, store string) *command {
 	c := &command{argv: argv, env: make([]string, 0, len(env)+7)}
 	for _, e := range env {

@@ -108,7 +108,7 @@ func Releaser(argv []string, open func(url string) (locks.Store, error)) error {
 	if err != nil {
 		return err
 	}
-	relay, err := signals.NewRelay(false)
+	relay, err := signals.NewRelay(signals.NoTerminal)
 	if err != nil {
 		return err
 	}

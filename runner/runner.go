@@ -37,7 +37,8 @@ type Run struct {
 	Argv []string // the command; not empty
 	Env  []string // its environment, without what a run adds
 
-	// Watchdog is the program of the watchdog. If it is "" or cannot be executed, it is this one.
+	// Watchdog is the path of the program of the watchdog. If it is empty or cannot be executed, this program is
+	// the watchdog.
 	Watchdog string
 
 	Relay    *signals.Relay

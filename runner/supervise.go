@@ -281,7 +281,8 @@ func (s *supervisor) kill() {
 const stopSpread = 20 * time.Millisecond
 
 // followStop stops golock if the command alone has stopped. The shell then sees that the job has
-// stopped, and fg continues it. If the whole job was stopped, both were continued before this.
+// stopped, and fg continues it. If the whole job was stopped, the shell
+// has continued the command before golock comes here.
 func (s *supervisor) followStop() {
 	if !s.Terminal || s.pid == 0 || !s.commandHasStopped() {
 		return

@@ -76,7 +76,7 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 		leases: golockLeases{program: program},
 		cmd:    &command{argv: args[4:], env: entry.Environ()},
 	}
-	if w.relay, err = signals.NewRelay(false); err != nil {
+	if w.relay, err = signals.NewRelay(signals.NoTerminal); err != nil {
 		return nil, err
 	}
 	w.relay.Catch()

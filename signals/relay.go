@@ -39,6 +39,9 @@ type Relay struct {
 	unread  []byte   // the part of buffer that Next has not yet given
 }
 
+// NoTerminal is the argument of NewRelay in a process without a controlling terminal.
+const NoTerminal = false
+
 // NewRelay makes a relay that catches no signals yet. With terminal, the job control signals keep
 // their default action, so that golock stops and continues with its job.
 func NewRelay(terminal bool) (*Relay, error) {

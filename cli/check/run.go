@@ -34,7 +34,7 @@ type run struct {
 type killTime struct {
 	never  bool          // the run is not killed
 	inside bool          // the kill comes when the child is inside
-	after  time.Duration // otherwise the kill comes at this time after the start
+	after  time.Duration // if inside is false: the time from the start to the kill
 }
 
 // stopLimit is the time that a run gets to end after TERM.

@@ -66,7 +66,8 @@ func (p *Pace) update(w *runner.WaitProgress, report func(w *runner.WaitProgress
 	now := time.Now()
 	switch {
 	case w == nil:
-		report(nil, false)
+		const isDue = false
+		report(nil, isDue)
 		p.nextLine = time.Time{}
 		return 0
 	case p.nextLine.IsZero() && p.Live:
