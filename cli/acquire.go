@@ -108,7 +108,7 @@ func (c *acquireCommand) forNone(run *runner.Run, out *term.Printer, conflictCod
 	run.OnProgress = out.OnProgress()
 	lease, o := run.Take()
 	if o != nil {
-		return endOf(out, *o, exitOfRun(*o), conflictCode)
+		return errorOfOutcome(out, *o, exitOfRun(*o), conflictCode)
 	}
 	err := c.printSlot(slotOf(lease.Grant(), lease.Term()), run.Request.Name)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *acquireCommand) forProcess(
 	slot, o, end := awaitHolder(holder, run.Relay, out)
 	if slot == nil {
 		abandonHolder(holder)
-		return endOf(out, o, end, conflictCode)
+		return errorOfOutcome(out, o, end, conflictCode)
 	}
 	err = c.printSlot(*slot, run.Request.Name)
 	if err != nil {
@@ -139,8 +139,8 @@ func (c *acquireCommand) forProcess(
 	return nil
 }
 
-// heldSlot is what a holder process tells of its slot. Slots is a text, which is short even for thousands of
-// slots: 0-4095.
+// heldSlot is what a holder process tells golock acquire about its slot. Slots is a text, such as 0-4095, which is
+// short even for thousands of slots.
 type heldSlot struct {
 	ID      string
 	Slots   string // locks.FormatSlots
@@ -148,7 +148,7 @@ type heldSlot struct {
 	Expires *int64 // the rest of the lease in ms; nil on stores without leases
 }
 
-// takenSlot is what a script learns of its slot.
+// takenSlot is what --json prints about a slot.
 type takenSlot struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
@@ -157,6 +157,7 @@ type takenSlot struct {
 	Expires *int64 `json:"expires_in_ms,omitempty"` // only on stores with leases
 }
 
+// slotOf describes a slot that was granted, with the time until its lease ends.
 func slotOf(g locks.Grant, term locks.Term) heldSlot {
 	slot := heldSlot{ID: g.Ref.String(), Slots: locks.FormatSlots(g.Slots), Fence: g.Fence}
 	if term.Ends() {

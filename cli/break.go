@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,8 +139,8 @@ func (b *eviction) refusal(e locks.Entry) error {
 		"golock break --id %s evicts it", e.Name, e.Who(60), e.Ref)
 }
 
-// entries lists the entries of the name, or the entry of the ID, with the invalid ones: they are no error, because
-// break evicts them, or leaves them alone.
+// entries lists the entries of the name, or the entry of the ID. It lists invalid entries too, and returns no error
+// for them, because break can evict them.
 func (b *eviction) entries() ([]locks.Entry, error) {
 	all, err := b.list()
 	if invalid := locks.AsInvalid(err); len(invalid) > 0 {
@@ -240,7 +239,7 @@ func releaseHint(e locks.Entry) string {
 	return fmt.Sprintf("if its work has ended, golock release %s frees it at once", e.Ref)
 }
 
-// withInvalid adds the invalid entries to the others. They count as holders, because they may hold.
+// withInvalid adds the invalid entries to the others. Invalid entries count as holders, because they may hold.
 func withInvalid(all []locks.Entry, invalid []locks.InvalidEntry) []locks.Entry {
 	for _, i := range invalid {
 		all = append(all, locks.Entry{Name: i.Name, Ref: i.Ref, State: locks.Holding, TTL: i.TTL})
@@ -280,26 +279,22 @@ func (b *eviction) await(evicted []locks.Entry) (failed []error) {
 		time.Sleep(max(pause, listTime)) // a list of thousands of entries is work for the store
 		pause = min(2*pause, lastPause)
 		asked := time.Now()
-		all, listErr := b.entries()
+		isListed, listErr := b.listed()
 		listTime = time.Since(asked)
-		isListed := make(map[locks.Ref]bool, len(all))
-		for _, e := range all {
-			isListed[e.Ref] = true
-		}
 		marksAgain := time.Since(marked) >= evictAgain
 		if marksAgain {
 			marked = time.Now()
 		}
 		var remaining []locks.Entry
 		for _, e := range evicted {
-			limit := cmp.Or(2*e.TTL, goneLimit)
+			limit := limitToLeave(e)
 			var err error // ErrLost if the entry is gone
 			switch {
 			case !isListed[e.Ref] && listErr != nil:
 				err = listErr
 			case !isListed[e.Ref]:
 				err = locks.ErrLost
-			case marksAgain && time.Since(marked) < evictAgain:
+			case marksAgain && time.Since(marked) < evictAgain: // a slow store gets no more marks in this look
 				err = b.mark(e.Ref, max(limit-time.Since(began), evictAgain))
 			}
 			switch {
@@ -315,6 +310,24 @@ func (b *eviction) await(evicted []locks.Entry) (failed []error) {
 		evicted = remaining
 	}
 	return failed
+}
+
+// listed returns the set of the entries that the store has, as entries lists them.
+func (b *eviction) listed() (isListed map[locks.Ref]bool, err error) {
+	all, err := b.entries()
+	isListed = make(map[locks.Ref]bool, len(all))
+	for _, e := range all {
+		isListed[e.Ref] = true
+	}
+	return isListed, err
+}
+
+// limitToLeave returns how long an evicted entry may take to leave.
+func limitToLeave(e locks.Entry) time.Duration {
+	if e.TTL > 0 {
+		return 2 * e.TTL
+	}
+	return goneLimit
 }
 
 // stillThere returns the error for an entry that was not gone in time. err says why, if that is known.

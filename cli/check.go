@@ -145,9 +145,9 @@ func (t *lockTest) do(ctx context.Context, c *checkCommand) (report *check.Repor
 		t.out.Warn(fmt.Sprintf("%d children never exceed %d at once: this proves nothing about the limit", most, t.test.Limit))
 	}
 	began := time.Now()
-	t.test.Progress = func(done, of int) {
+	t.test.Progress = func(done, total int) {
 		if done%10 == 0 {
-			t.out.Live(fmt.Sprintf("golock: %d of %d runs, %v", done, of, time.Since(began).Round(time.Second)))
+			t.out.Live(fmt.Sprintf("golock: %d of %d runs, %v", done, total, time.Since(began).Round(time.Second)))
 		}
 	}
 	defer t.out.Live("")
@@ -179,7 +179,7 @@ func (t *lockTest) readSettings(c *checkCommand, v *config.Values) error {
 	return nil
 }
 
-// useTemplate tests another tool.
+// useTemplate makes the test run another tool.
 func (t *lockTest) useTemplate(template string) {
 	t.tested = locks.Printable(template, 80)
 	t.test.Command = func(child []string) []string {
@@ -188,7 +188,7 @@ func (t *lockTest) useTemplate(template string) {
 	t.test.Env = environment("GOLOCK_SLOT", "GOLOCK_SLOTS", "GOLOCK_FENCE")
 }
 
-// useGolock tests golock on a store, with a name that nobody else has. The runs
+// useGolock makes the test run golock on a store, with a name that nobody else has. The runs
 // read the store's URL, which may have a password, from a file without a name,
 // and nothing from variables and other files. tidy removes the lock from the store.
 // It warns if it cannot, but not if the store is out of reach anyway.

@@ -51,7 +51,7 @@ func (c *cleanCommand) run(out *term.Printer) error {
 	if err == nil || removed > 0 {
 		text = fmt.Sprintf("%d removed from %s\n", removed, store.URL())
 	}
-	if !c.Name.given() { // sockets have no name
+	if !c.Name.given() { // a socket does not tell the name of its lock
 		socketText, socketErr := sweepSockets(olderThan)
 		text += socketText
 		err = errors.Join(err, socketErr)

@@ -59,7 +59,7 @@ func Main(args []string) Exit {
 	return runProgram(func(out *term.Printer) error {
 		out.JSON = asksForJSON(args)
 		if err := checkDescriptors(); err != nil {
-			// Not by out.Line: it uses a timer, for which the Go runtime needs such descriptors.
+			// out.Line would use a timer, for which the Go runtime needs descriptors.
 			_, _ = syscall.Write(syscall.Stderr, []byte(out.Text("error", err.Error(), nil)))
 			return exitError{code: exitUnavailable}
 		}
@@ -132,6 +132,7 @@ func runProgram(program func(*term.Printer) error) Exit {
 	return printError(out, err)
 }
 
+// printOut prints a text on standard output. Its errors are outputErrors.
 func printOut(text string) error {
 	if text == "" {
 		return nil
@@ -170,7 +171,7 @@ func checkOutput() error {
 func untilStopped() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	caught := make(chan os.Signal, 1)
-	for _, sig := range signals.Ending() { // not those that nohup, or a script for a background job, ignores
+	for _, sig := range signals.Ending() { // Ending leaves out what nohup, or a script for a background job, ignores
 		signal.Notify(caught, sig)
 	}
 	go func() {
@@ -208,7 +209,7 @@ func versionText() string {
 // beginning of every command need. The runtime ends a process if it cannot open its own descriptors.
 func checkDescriptors() error {
 	const needed = 8
-	const plenty = 64 // a process with more than this is not examined
+	const plenty = 64 // a process that may open more descriptors is not examined
 	var limit syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
 	if err != nil || limit.Cur > plenty {

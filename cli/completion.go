@@ -50,15 +50,14 @@ func (c *completionCommand) run(*term.Printer) error {
 	return printOut(string(script))
 }
 
-// completeCommand is golock complete, which the scripts of completion call: WORDS
-// are those behind "golock" up to the one to complete, which may be empty. The
-// first line of the answer says what fits:
+// completeCommand is golock complete, which the completion scripts call. Words are the words after
+// "golock", up to the one to complete, which may be empty. The first line of the answer says what that
+// word can become:
 //
-//	words     one of the lines that follow: the word, a tab, what it means
-//	part      the same, and the word goes on
-//	files     a file
-//	command N what a shell would complete if the words from the Nth on (from 0)
-//	          stood alone
+//	words     a word of the lines that follow, each of which has a word, a tab and its meaning
+//	part      such a word, but the user goes on typing it
+//	files     the name of a file
+//	command N what the shell offers for the words from the Nth on (the first is 0), as if they stood alone
 type completeCommand struct {
 	Words rest `arg:"" optional:"" passthrough:"" name:"words"`
 }
@@ -97,15 +96,15 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 	if c == nil {
 		return kindWords, nil
 	}
-	runs := len(c.Positional) > 0 && c.Positional[0].Passthrough // the command runs another one
-	given := map[string][]string{}                               // the values of flags by the long name
+	runsCommand := len(c.Positional) > 0 && c.Positional[0].Passthrough
+	given := map[string][]string{} // the values of flags by the long name
 	for i := 1; i < len(words)-1; i++ {
 		name, value, attached := strings.Cut(words[i], "=")
 		f := flagNamed(c, name)
 		switch {
-		case words[i] == "--" && runs:
+		case words[i] == "--" && runsCommand:
 			return "command " + strconv.Itoa(i+1), nil
-		case !strings.HasPrefix(name, "-") && runs:
+		case !strings.HasPrefix(name, "-") && runsCommand:
 			return "command " + strconv.Itoa(i), nil
 		case f == nil:
 			continue
@@ -124,20 +123,26 @@ func complete(app *kong.Application, words []string) (kind string, found []strin
 		}
 	}
 	_, isNamed := given["name"]
-	needsFlag := runs && current == "" && !isNamed
+	needsFlag := runsCommand && current == "" && !isNamed
 	switch {
 	case strings.HasPrefix(current, "-"), needsFlag, len(c.Positional) == 0:
-		for _, f := range append(flagsOf(c), app.HelpFlag) {
-			_, repeatable := f.Target.Addr().Interface().(*listFlag)
-			if _, used := given[f.Name]; !used || repeatable {
-				found = append(found, "--"+f.Name+"\t"+firstSentence(f.Help))
-			}
-		}
-		return kindWords, found
-	case runs:
+		return kindWords, remainingFlags(append(flagsOf(c), app.HelpFlag), given)
+	case runsCommand:
 		return "command " + strconv.Itoa(len(words)-1), nil
 	}
 	return valuesOf(c.Positional[0], "", given)
+}
+
+// remainingFlags returns the flags that may still be given, with their meaning.
+func remainingFlags(flags []*kong.Flag, given map[string][]string) (found []string) {
+	for _, f := range flags {
+		_, isRepeatable := f.Target.Addr().Interface().(*listFlag)
+		_, isGiven := given[f.Name]
+		if !isGiven || isRepeatable {
+			found = append(found, "--"+f.Name+"\t"+firstSentence(f.Help))
+		}
+	}
+	return found
 }
 
 // valuesOf returns what the values of a flag or an argument can be. Each begins with the prefix, which is
@@ -146,7 +151,8 @@ func valuesOf(v *kong.Value, prefix string, given map[string][]string) (kind str
 	kind = kindWords
 	switch v.Name {
 	case "name", "lock", "id", "entry":
-		found = inUse(v.Name == "id" || v.Name == "entry", given)
+		wantsIDs := v.Name == "id" || v.Name == "entry"
+		found = inUse(wantsIDs, given)
 	case "store":
 		kind = "part"
 		found = []string{"local"}

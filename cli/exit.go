@@ -26,12 +26,12 @@ const (
 	exitTimeLimit     = 124 // --time-limit ended the command
 	exitNotExecutable = 126
 	exitNotFound      = 127
-	exitSignal        = 128 // + the signal's number
+	exitSignal        = 128 // added to the number of a signal that ended golock or its command
 )
 
 // Exit is how golock ends: with a code, or by a signal, if it can send that to itself.
 type Exit struct {
-	Code   int            // 128 + the number of the signal, if there is one
+	Code   int            // the exit code; 128 + the number of Signal if a signal ends golock
 	Signal syscall.Signal // 0 if no signal ends golock
 }
 
@@ -100,7 +100,7 @@ func codeOf(err error) int {
 	return exitUnavailable
 }
 
-// exitOfRun returns how golock ends after a run. --ok-exit and -E are not considered yet.
+// exitOfRun returns how golock ends after a run, without regard to --ok-exit and -E.
 func exitOfRun(o runner.Outcome) Exit {
 	switch o.Kind {
 	case runner.Ended:
@@ -127,9 +127,9 @@ func exitOfRun(o runner.Outcome) Exit {
 	}
 }
 
-// endOf returns the error with which golock ends after a run. It logs an interrupted wait and, with
+// errorOfOutcome returns the error with which golock ends after a run. It logs an interrupted wait and, with
 // -E 0, a skipped run, which is then no error.
-func endOf(out *term.Printer, o runner.Outcome, end Exit, conflictCode int) error {
+func errorOfOutcome(out *term.Printer, o runner.Outcome, end Exit, conflictCode int) error {
 	switch {
 	case o.Kind == runner.Interrupted:
 		out.Step("told to stop while waiting", "signal", signals.Name(o.Signal))

@@ -41,6 +41,7 @@ type (
 	rest         []string // all remaining arguments
 )
 
+// flagValue is a field of one of the types of flags.
 type flagValue interface {
 	kind() config.Kind
 	arg() *argument
@@ -75,7 +76,7 @@ type declaration struct {
 	short, aliases string
 	hidden         bool
 	positional     bool // the field is an argument, not a flag; all arguments are optional
-	// The field is an argument or a rest; the other pointer is nil. Both are nil for the files of report,
+	// One of these pointers leads to the field, the other is nil. Both are nil for the files of golock report,
 	// which kong reads.
 	*argument
 	rest *rest
@@ -143,9 +144,9 @@ func (d *declaration) readTags(tags string) {
 	}
 }
 
-// parseFast understands a command line as kong does. To build kong's grammar costs
-// more than to take a lock. It reports false for mistakes, --help, and values that
-// look like flags: these are left to kong.
+// parseFast parses a command line as kong does, but without kong's grammar, which takes longer
+// to build than a lock takes to get. It reports false for mistakes, --help, and values that look
+// like flags: kong parses such a line.
 func parseFast(command any, args []string) bool {
 	p := fastParser{declarations(command), args}
 	for len(p.args) > 0 {
@@ -174,7 +175,7 @@ type fastParser struct {
 	args []string // the arguments that are not parsed yet
 }
 
-// takeArgument takes the next argument. If the command takes a rest, it takes all that are left.
+// takeArgument takes the next argument. A field of the type rest gets all that are left.
 func (p *fastParser) takeArgument() bool {
 	i := slices.IndexFunc(p.all, func(d declaration) bool { return d.positional })
 	if i < 0 {
@@ -327,8 +328,8 @@ type logFlags struct {
 	LogFormat textFlag `name:"log-format" variable:"GOLOCK_LOG_FORMAT" builtin:"text" group:"output" placeholder:"text|json" help:"Select the format of what golock prints on standard error."`
 }
 
-// lockArgument names the lock, as an argument or with --name: never by the variable,
-// which is meant for run.
+// lockArgument names the lock, as an argument or with --name. GOLOCK_NAME, which is meant for
+// golock run, does not name it.
 type lockArgument struct {
 	Lock textFlag `arg:"" optional:"" name:"lock" help:"The lock's name."`
 	Name textFlag `name:"name" file:"no" placeholder:"NAME" help:"The lock's name, instead of the argument."`
@@ -353,7 +354,8 @@ type entryFlags struct {
 	idFlag
 }
 
-// mergeArgument converts an argument to the flag with the same meaning.
+// mergeArgument copies an argument to the flag with the same meaning. If both are given, the error calls the flag
+// name.
 func mergeArgument(argument, flag *textFlag, name string) error {
 	switch {
 	case argument.given() && flag.given():

@@ -18,7 +18,8 @@ import (
 // arguments. It does so before it catches signals, so that the full program finds everything as the
 // caller left it.
 
-// becomeFull returns only if it fails, with an error that says what needs the full program.
+// becomeFull executes the full program in place of this one. It returns only if it fails. what begins the error: it
+// says what needs the full program.
 func becomeFull(what string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -32,8 +33,8 @@ func becomeFull(what string) error {
 	return fmt.Errorf("%s the full program: cannot execute %s: %w; install the package golock %s again", what, path, err, versionText())
 }
 
-// becomeInstalled executes the golock that another version has installed since this process
-// started: dpkg removes the programs of the version before, and this start has not used a lock yet.
+// becomeInstalled executes the golock of a version that was installed after this process started. dpkg has removed
+// the full program of this version then. No lock was used yet, so the other version can do everything.
 // It returns if this golock is still the installed one, or if there is none.
 func becomeInstalled(path string) {
 	installed, err := os.Stat(path)
@@ -67,7 +68,7 @@ func leanWatchdog() string {
 	return program
 }
 
-// runningProgram leads to the program of this process, also when its file has been removed.
+// runningProgram is a path to the program of this process. It stays valid when the file has been removed.
 const runningProgram = "/proc/self/exe"
 
 // checkOwner resolves the symbolic links of path. It fails if a user who is not trusted could have

@@ -104,10 +104,8 @@ func parse(args []string, out *term.Printer) error {
 		return usageError{errors.New("a command is missing, such as golock run --name backup -- rsync; see golock -h")}
 	case err != nil:
 		help := "golock --help"
-		if len(args) > 0 {
-			err = withHint(err, args)
-		}
-		if len(args) > 0 && (&commands{}).find(args[0]) != nil {
+		err = withHint(err, args)
+		if (&commands{}).find(args[0]) != nil {
 			help = "golock " + args[0] + " --help"
 		}
 		return usageError{fmt.Errorf("%w; see %s", err, help)}

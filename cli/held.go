@@ -54,7 +54,7 @@ func (c *heldCommand) ask() error {
 	silent := &term.Printer{Quiet: true} // held prints nothing but why it cannot tell
 	switch {
 	case c.Entry.given() || c.ID.given():
-		return c.runQuestion(silent, held.Still)
+		return c.runQuestion(silent, held.Confirm)
 	case id == "":
 		return usageError{errors.New("not inside a golock run (GOLOCK_ID is not set): name the slot with --id ID")}
 	}
@@ -63,7 +63,7 @@ func (c *heldCommand) ask() error {
 	signals.Ignore(unix.SIGTERM)
 	if c.Store.given() || c.StoreFile.given() || c.Config.given() {
 		c.ID.texts = []string{id}
-		return c.runQuestion(silent, held.Still)
+		return c.runQuestion(silent, held.Confirm)
 	}
 	return c.askEnclosing(id)
 }
@@ -80,7 +80,7 @@ func (c *heldCommand) askEnclosing(id string) error {
 	defer cancel()
 	url := os.Getenv("GOLOCK_LOCK_STORE")
 	if url == "" {
-		err := askHolder(ctx, ref, held.Still)
+		err := askHolder(ctx, ref, held.Confirm)
 		if !errors.Is(err, held.ErrNobody) {
 			return err
 		}
@@ -100,22 +100,21 @@ func (c *heldCommand) askEnclosing(id string) error {
 	return askOfRun(ctx, ref, locks.Know(store))
 }
 
-// askOfRun asks whether the run around this process still has its slot. A local queue knows that
-// better than anybody. For other stores the golock of the run answers; if there is none, the slot is
-// lost.
+// askOfRun asks whether the run around this process still has its slot. A local queue itself knows that.
+// For other stores the golock of the run answers; if there is none, the slot is lost.
 func askOfRun(ctx context.Context, ref locks.Ref, store locks.KnownStore) error {
 	if store.IsLocalQueue {
 		return holdsAll(ctx, store.Can.Queue, ref)
 	}
-	err := askHolder(ctx, ref, held.Still)
+	err := askHolder(ctx, ref, held.Confirm)
 	if err == held.ErrNobody {
 		return locks.ErrLost
 	}
 	return err
 }
 
-// holdsAll asks a local queue whether the run around this process has all its slots. The IDs of those beside ref
-// are in GOLOCK_HELD.
+// holdsAll asks a local queue whether the run of an entry has all its slots. If that is the run around this
+// process, GOLOCK_HELD has the IDs of its other entries.
 func holdsAll(ctx context.Context, queue locks.Queue, ref locks.Ref) error {
 	for word := range strings.SplitSeq(os.Getenv(runner.EnvHeld), ",") {
 		other, err := locks.ParseRef(word)
@@ -151,7 +150,7 @@ Exit codes: 0 renewed, 79 not held any more, 69 the store cannot be reached`
 
 func (c *releaseCommand) run(out *term.Printer) error { return c.runQuestion(out, held.Release) }
 
-func (c *renewCommand) run(out *term.Printer) error { return c.runQuestion(out, held.Still) }
+func (c *renewCommand) run(out *term.Printer) error { return c.runQuestion(out, held.Confirm) }
 
 // statusLimit limits a question about an entry.
 const statusLimit = 5 * time.Second
@@ -177,7 +176,7 @@ func (a *entryFlags) runQuestion(out *term.Printer, q held.Question) error {
 	warn(out, v)
 	ctx, cancel := context.WithTimeout(context.Background(), statusLimit)
 	defer cancel()
-	return ask(ctx, ref, store, q)
+	return askHolderOrStore(ctx, ref, store, q)
 }
 
 func parseID(text string) (locks.Ref, error) {
@@ -195,7 +194,7 @@ func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 	err := held.Ask(ctx, dir, ref.String(), q)
 	switch {
 	case err == held.ErrRefused:
-		return errOfRun(ref)
+		return errHeldByRun(ref)
 	case err != held.ErrNobody:
 		return err
 	}
@@ -206,15 +205,15 @@ func askHolder(ctx context.Context, ref locks.Ref, q held.Question) error {
 	return held.ErrNobody
 }
 
-// errOfRun says that only a run itself can release its slot.
-func errOfRun(ref locks.Ref) error {
+// errHeldByRun is the refusal to release the slot of a run: only the run itself can release it.
+func errHeldByRun(ref locks.Ref) error {
 	return usageError{fmt.Errorf("%s is the slot of a run; the run releases it when its command has ended", ref)}
 }
 
-// ask puts a question about a slot to the golock that holds it. If no golock answers, it asks the store, or
+// askHolderOrStore puts a question about a slot to the golock that holds it. If no golock answers, it asks the store, or
 // has it release the slot.
-func ask(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Question) error {
-	if store.IsLocalQueue && q == held.Still {
+func askHolderOrStore(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Question) error {
+	if store.IsLocalQueue && q == held.Confirm {
 		return holdsAll(ctx, store.Can.Queue, ref)
 	}
 	err := askHolder(ctx, ref, q)
@@ -222,7 +221,7 @@ func ask(ctx context.Context, ref locks.Ref, store locks.KnownStore, q held.Ques
 		return err
 	}
 	switch {
-	case store.IsNetworked && q == held.Still:
+	case store.IsNetworked && q == held.Confirm:
 		return store.Can.Leases.Attach(ref).Confirm(ctx)
 	case store.IsNetworked:
 		return releaseInStore(ctx, ref, store)
@@ -245,7 +244,7 @@ func releaseInStore(ctx context.Context, ref locks.Ref, store locks.KnownStore) 
 		return err
 	}
 	if e.Runs && !e.Ended {
-		return errOfRun(ref)
+		return errHeldByRun(ref)
 	}
 	return store.Can.Leases.Attach(ref).Release(ctx)
 }

@@ -72,8 +72,8 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	if _, err := fmt.Fprintf(ctx.Stdout, "Usage: %s\n", usage); err != nil {
 		return err
 	}
-	at := slices.IndexFunc(ctx.Args, func(arg string) bool { return arg == "-h" || arg == "--help" })
-	isBriefHelp := at >= 0 && ctx.Args[at] == "-h"
+	flagIndex := slices.IndexFunc(ctx.Args, func(arg string) bool { return arg == "-h" || arg == "--help" })
+	isBriefHelp := flagIndex >= 0 && ctx.Args[flagIndex] == "-h"
 	switch {
 	case isBriefHelp && node == nil:
 		return printBriefRoot(ctx)
@@ -89,6 +89,7 @@ func sortGroups(flags []*kong.Flag) {
 	slices.SortStableFunc(flags, func(a, b *kong.Flag) int { return groupIndex(a) - groupIndex(b) })
 }
 
+// groupIndex returns the place of a flag's group in helpGroups, or -1 for a flag without a group.
 func groupIndex(f *kong.Flag) int {
 	return slices.IndexFunc(helpGroups(), func(g kong.Group) bool { return f.Group != nil && f.Group.Key == g.Key })
 }
@@ -113,6 +114,7 @@ func printBriefRoot(ctx *kong.Context) error {
 	return w.Flush()
 }
 
+// isBrief reports whether -h shows a flag.
 func isBrief(f *kong.Flag) bool { return f.Tag.Has("brief") }
 
 // printBrief prints the usual flags, those with the tag brief, a line for each.

@@ -71,7 +71,7 @@ const namedHolders = 3
 // result is the outcome of the attempt to take a slot.
 type result struct {
 	Slot   *heldSlot // nil if there is no slot
-	Code   int       // the exit code without -E
+	Code   int       // the exit code, without regard to -E
 	Kind   runner.Kind
 	Signal syscall.Signal // the signal that ended the waiting
 	Text   string         // the error
@@ -80,7 +80,7 @@ type result struct {
 // Holder does the work of a holder process.
 func Holder() Exit { return runProgram(holderMain) }
 
-// holder is the holder's end of the socket.
+// holder sends the messages of a holder process to golock acquire.
 type holder struct {
 	socket     int
 	resultSent bool // golock acquire does not read any more
@@ -157,12 +157,12 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 	if err != nil {
 		return runner.Outcome{Kind: runner.Refused, Err: err}
 	}
-	relay, err := signals.NewRelay(false)
+	relay, err := signals.NewRelay(signals.NoTerminal)
 	if err != nil {
 		return runner.Outcome{Kind: runner.Refused, Err: err}
 	}
 	relay.Catch()
-	keep := &runner.Holder{
+	slotHolder := &runner.Holder{
 		Run: &runner.Run{
 			Store: locks.Know(store), Address: request.Address, Request: request.Request,
 			Jitter: request.Jitter, WaitLimit: request.WaitLimit, Relay: relay, Sockets: socketDir,
@@ -181,7 +181,7 @@ func (h *holder) hold(request holderRequest, out *term.Printer) runner.Outcome {
 			h.send(holderMessage{Result: &result{Slot: new(slotOf(g, t))}})
 		},
 	}
-	return keep.Do()
+	return slotHolder.Do()
 }
 
 // abandonLimit limits how long golock acquire waits for the end of a holder process that it no longer
@@ -229,7 +229,8 @@ func (c *acquireCommand) startHolder(run *runner.Run, out *term.Printer, process
 // awaitHolder prints what the holder reports. It returns the slot. If there is no slot, it returns the
 // outcome and how golock ends.
 func awaitHolder(socket *os.File, relay *signals.Relay, out *term.Printer) (slot *heldSlot, o runner.Outcome, end Exit) {
-	defer out.Report(nil, false)
+	const isDue = false
+	defer out.Report(nil, isDue) // the waiting is over
 	relay.Watch(int(socket.Fd()))
 	from := bufio.NewReaderSize(socket, 2*maxUnread)
 	for {

@@ -80,9 +80,9 @@ func (c *lsCommand) run(out *term.Printer) error {
 		defer store.Close()
 	}
 	if c.Watch.on() {
-		return l.loop()
+		return l.showUntilStopped()
 	}
-	return l.once()
+	return l.showOnce()
 }
 
 // checkForm refuses flags that ask for two forms of output, or for a form that needs a name or one store.
@@ -126,8 +126,8 @@ type lister struct {
 	lastError error  // the error of the last look, which changes has printed
 }
 
-// once shows the entries. After a failure it shows those that could be read.
-func (l *lister) once() error {
+// showOnce shows the entries. After a failure it shows those that could be read.
+func (l *lister) showOnce() error {
 	entries, failed := l.list(context.Background())
 	if l.Quiet.on() {
 		return errorIfUnused(entries, failed)
@@ -137,7 +137,7 @@ func (l *lister) once() error {
 	case l.Metrics.on() && failed != nil:
 		return failed // some locks would be missing, as if nobody used them
 	case l.Metrics.on():
-		return printOut(metricsOfNow(entries, l.where, l.Name.text()))
+		return printOut(metricsText(entries, l.where, l.Name.text()))
 	case l.JSON.on() && failed != nil && len(entries) == 0:
 		return failed // an empty array would say that nobody holds
 	}
@@ -166,7 +166,7 @@ func printJSON(entries []locks.Entry) error {
 
 // printTable prints a table of the entries. Without entries it says so, unless they could not be read.
 func (l *lister) printTable(entries []locks.Entry, failed error) error {
-	lines := term.Table(entries, term.ScreenOf(1).Columns)
+	lines := term.Table(entries, term.ScreenOf(unix.Stdout).Columns)
 	if len(lines) > 0 {
 		return printOut(strings.Join(lines, "\n") + "\n")
 	}
@@ -228,7 +228,7 @@ func (l *lister) entriesOf(ctx context.Context, store locks.KnownStore) ([]locks
 	entries, err := store.Entries(ctx, l.Name.text())
 	addWaitsFor(ctx, store, l.Name.text(), entries)
 	if store.Can.Unprotected != nil && err == nil {
-		unprotected, _ := store.Can.Unprotected(ctx, l.Name.text()) // the entries could be read
+		unprotected, _ := store.Can.Unprotected(ctx, l.Name.text()) // after an error the entries are shown without these
 		l.unprotected = append(l.unprotected, unprotected...)
 	}
 	return entries, err
@@ -241,10 +241,10 @@ func (l *lister) warnOfUnprotected() {
 	}
 }
 
-// loop is golock ls --watch: it shows the entries until a signal ends it. After INT,
+// showUntilStopped is golock ls --watch: it shows the entries until a signal ends it. After INT,
 // with which a user ends it, the exit code is 0. watch has a goroutine of its own,
 // because the store or the terminal may block.
-func (l *lister) loop() error {
+func (l *lister) showUntilStopped() error {
 	ctx, stop := untilStopped()
 	defer stop()
 	ended := make(chan error, 1)
@@ -275,19 +275,19 @@ func (l *lister) watch(ctx context.Context) (err error) {
 			return failed
 		}
 		show := l.changes
-		if term.ScreenOf(1).Columns > 0 && !l.JSON.on() {
+		if term.ScreenOf(unix.Stdout).Columns > 0 && !l.JSON.on() {
 			show = l.screen
 		}
 		if err := printOut(show(entries, failed)); err != nil {
 			return err
 		}
-		time.Sleep(l.interval) // loop does not wait for it
+		time.Sleep(l.interval) // showUntilStopped does not wait for it
 	}
 }
 
 // screen fills the terminal from its upper left corner.
 func (l *lister) screen(entries []locks.Entry, failed error) string {
-	size := term.ScreenOf(1)
+	size := term.ScreenOf(unix.Stdout)
 	what := locks.Printable(l.Name.text(), term.NameLimit)
 	if what == "" {
 		what = "every lock"
@@ -331,7 +331,7 @@ func (l *lister) changes(entries []locks.Entry, failed error) string {
 	}
 	l.lastError = failed
 	if failed != nil && len(entries) == 0 {
-		return "" // nothing is known
+		return "" // an empty table would say that nobody holds
 	}
 	var present strings.Builder
 	fmt.Fprint(&present, len(entries))

@@ -12,8 +12,8 @@ import (
 	"golock/locks"
 )
 
-// lockNow is what ls --metrics tells of one lock.
-type lockNow struct {
+// lockTotals are the numbers of one lock that ls --metrics prints.
+type lockTotals struct {
 	holders, waiters           int
 	oldestHolder, oldestWaiter time.Duration
 	hasHolderAge, hasWaiterAge bool
@@ -22,7 +22,7 @@ type lockNow struct {
 }
 
 // add counts an entry.
-func (l *lockNow) add(e locks.Entry) {
+func (l *lockTotals) add(e locks.Entry) {
 	if e.State == locks.Waiting {
 		l.waiters++
 		if e.HasAge {
@@ -39,40 +39,40 @@ func (l *lockNow) add(e locks.Entry) {
 	}
 }
 
-// nowMetrics are the metrics of ls --metrics, in the order in which they are written. value gives false for
-// a lock that has none.
-var nowMetrics = []struct {
+// lockMetrics are the metrics of ls --metrics, in the order in which they are written. value reports false
+// if the metric is not known for a lock.
+var lockMetrics = []struct {
 	name, help string
-	value      func(l *lockNow) (float64, bool)
+	value      func(l *lockTotals) (float64, bool)
 }{
 	{"golock_holders", "Slots' holders now, those that only --hold keeps included.",
-		func(l *lockNow) (float64, bool) { return float64(l.holders), true }},
+		func(l *lockTotals) (float64, bool) { return float64(l.holders), true }},
 	{"golock_waiters", "Runs that wait now.",
-		func(l *lockNow) (float64, bool) { return float64(l.waiters), true }},
+		func(l *lockTotals) (float64, bool) { return float64(l.waiters), true }},
 	{"golock_oldest_holder_age_seconds", "For how long the oldest holder has held whose command has not ended.",
-		func(l *lockNow) (float64, bool) { return l.oldestHolder.Seconds(), l.hasHolderAge }},
+		func(l *lockTotals) (float64, bool) { return l.oldestHolder.Seconds(), l.hasHolderAge }},
 	{"golock_oldest_waiter_age_seconds", "For how long the oldest waiter has waited.",
-		func(l *lockNow) (float64, bool) { return l.oldestWaiter.Seconds(), l.hasWaiterAge }},
+		func(l *lockTotals) (float64, bool) { return l.oldestWaiter.Seconds(), l.hasWaiterAge }},
 	{"golock_lease_left_seconds", "Time until the first lease ends unless it is renewed, on stores with leases.",
-		func(l *lockNow) (float64, bool) { return l.leaseLeft.Seconds(), l.hasLease }},
+		func(l *lockTotals) (float64, bool) { return l.leaseLeft.Seconds(), l.hasLease }},
 }
 
-// metricsOfNow writes the entries of a store as metrics, in Prometheus' text format, version 0.0.4. A lock
+// metricsText writes the entries of a store as metrics, in Prometheus' text format, version 0.0.4. A lock
 // that was asked for by its name is there even if nobody uses it.
-func metricsOfNow(entries []locks.Entry, store, asked string) string {
-	all := map[string]*lockNow{}
+func metricsText(entries []locks.Entry, store, asked string) string {
+	all := map[string]*lockTotals{}
 	if asked != "" {
-		all[asked] = &lockNow{}
+		all[asked] = &lockTotals{}
 	}
 	for _, e := range entries {
 		if all[e.Name] == nil {
-			all[e.Name] = &lockNow{}
+			all[e.Name] = &lockTotals{}
 		}
 		all[e.Name].add(e)
 	}
 	names := slices.Sorted(maps.Keys(all))
 	var b strings.Builder
-	for _, m := range nowMetrics {
+	for _, m := range lockMetrics {
 		head := fmt.Sprintf("# HELP %s %s\n# TYPE %s gauge\n", m.name, m.help, m.name)
 		for _, name := range names {
 			value, has := m.value(all[name])

@@ -88,8 +88,8 @@ func requestOf(run *runner.Run, name string, ref locks.Ref) locks.Request {
 	return r
 }
 
-// readEarlier completes the requests of the names before the last one. Each name has its own claim,
-// priority and TTL; everything else is as in run.Request.
+// readEarlier completes run.Earlier, the requests of the names before the last one. Each name has its own claim,
+// priority and TTL. Everything else is as in run.Request, which must be complete.
 func readEarlier(v *config.Values, run *runner.Run, out *term.Printer) {
 	for i, earlier := range run.Earlier {
 		values := v.Earlier[i]

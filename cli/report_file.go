@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"io"
 	"os"
 	"strconv"
@@ -58,8 +57,7 @@ func mayBeBlockDevice(fd int) bool {
 	return err != nil || st.Mode&unix.S_IFMT == unix.S_IFBLK
 }
 
-// standardStream returns the descriptor of the standard stream that a path names, or -1 if the path
-// names none.
+// standardStream returns the descriptor of the standard output or error that a path names, otherwise -1.
 func standardStream(path string) int {
 	switch path {
 	case "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1":
@@ -125,8 +123,12 @@ func reportHolders(entries []locks.Entry, user string) (all []report.Holder) {
 // so that lines of several writers do not mix. If the disk is full, a part of the line may stay:
 // removing it could remove what another run has appended since.
 func appendReport(fd int, run *runner.Run, o runner.Outcome, code int) error {
+	ref := o.Grant.Ref
+	if ref == (locks.Ref{}) { // the run got no slot
+		ref = run.Request.Ref
+	}
 	line := report.Line{
-		Name: run.Request.Name, Store: run.Store.URL(), ID: cmp.Or(o.Grant.Ref, run.Request.Ref).String(),
+		Name: run.Request.Name, Store: run.Store.URL(), ID: ref.String(),
 		Since: o.Began, Waited: term.Seconds(o.Waited), Ran: term.Seconds(o.Ran),
 		ExitCode: code, Outcome: outcomeText(&o), Slots: append([]int{}, o.Grant.Slots...), Fence: o.Grant.Fence,
 		Unlocked: o.Unlocked, PID: os.Getpid(), Command: run.Argv, Note: run.Request.Note,

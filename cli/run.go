@@ -104,7 +104,9 @@ func (c *runCommand) run(out *term.Printer) error {
 	if err != nil {
 		return err
 	}
-	run.Env, run.OnProgress, run.Sockets = commandEnvironment(run, out), out.OnProgress(), socketDir
+	run.Env = commandEnvironment(run, out)
+	run.OnProgress = out.OnProgress()
+	run.Sockets = socketDir
 	run.NotesHolders = report >= 0
 	o := run.Do()
 	if o.Kind == runner.NotFound {
@@ -114,7 +116,7 @@ func (c *runCommand) run(out *term.Printer) error {
 	if o.Kind == runner.Ended && slices.Contains(okExit, end.Code) {
 		end = Exit{}
 	}
-	end = printError(out, endOf(out, o, end, conflictCode)) // printed here, because the report needs the code
+	end = printError(out, errorOfOutcome(out, o, end, conflictCode)) // printed here, because the report needs the code
 	if report >= 0 {
 		if err := appendReport(report, run, o, end.Code); err != nil {
 			out.Warn(fmt.Sprintf("the report could not be written to %s: %v", v.Text("report"), err))
@@ -141,15 +143,15 @@ func commandEnvironment(run *runner.Run, out *term.Printer) []string {
 // withFlagHint adds a hint to "not found" if the command looks like the value of the flag before it:
 // in -n 3 the 3 is the command.
 func withFlagHint(err error, argv []string) error {
-	before := len(os.Args) - len(argv) - 1
+	before := len(os.Args) - len(argv) - 1 // the index of the word before the command
 	if before < 1 {
 		return err
 	}
 	flag, word := os.Args[before], argv[0]
 	isFlag := len(flag) >= 2 && flag[0] == '-' && flag != "--"
-	_, notNumber := config.ParseInt(word, 0, math.MaxInt32)
-	_, notSignal := signals.Parse(word)
-	looksLikeValue := notNumber == nil || notSignal == nil
+	_, numberErr := config.ParseInt(word, 0, math.MaxInt32)
+	_, signalErr := signals.Parse(word)
+	looksLikeValue := numberErr == nil || signalErr == nil
 	if !isFlag || !looksLikeValue {
 		return err
 	}
@@ -164,6 +166,7 @@ func prepareRun(command any, out *term.Printer) (*config.Values, *runner.Run, er
 	if err != nil {
 		return nil, nil, err
 	}
+	// The error of openStore is returned after the log is set up, because the log has a format for errors.
 	store, address, noStore := openStore(v)
 	user := ""
 	_, isRun := command.(*runCommand)

@@ -56,7 +56,7 @@ func readClaim(v *config.Values, run *runner.Run, out *term.Printer) {
 		refuse(v, out, "not on this store: "+can.NoShared, "shared")
 	}
 	shared, exclusive := v.Bool("shared"), v.Bool("exclusive")
-	most := cmp.Or(can.MaxUnits, math.MaxInt32)
+	most := cmp.Or(can.MaxUnits, math.MaxInt32) // a MaxUnits of 0 stands for no limit
 	limit := readUnits(v, "max", most, can.NoMax, out)
 	_, hasMax := v.Given("max")
 	switch {
@@ -117,6 +117,7 @@ func readQueue(v *config.Values, run *runner.Run, out *term.Printer) {
 	run.Request.Hold = v.Duration("hold")
 }
 
+// readPriority reads the priority of the run in the queue.
 func readPriority(v *config.Values, run *runner.Run, out *term.Printer) {
 	refuseLacking(v, run.Store, out, "priority")
 	run.Request.Claim.Priority = v.Int("priority", math.MinInt32, math.MaxInt32)
@@ -204,8 +205,8 @@ func refuseLacking(v *config.Values, store locks.KnownStore, out *term.Printer, 
 	}
 }
 
-// refuse refuses a setting that has no meaning here. A flag is a mistake. A setting from elsewhere
-// is meant for other runs, and is dropped.
+// refuse refuses settings that have no meaning here, for the reason lack. A flag is a mistake. A setting from a
+// variable or a file is meant for other runs: refuse drops it.
 func refuse(v *config.Values, out *term.Printer, lack string, keys ...string) {
 	for _, key := range keys {
 		source, isGiven := v.Given(key)

@@ -65,7 +65,7 @@ type Source struct {
 // FromFlag reports whether the source is the command line.
 func (s Source) FromFlag() bool { return s.File == "" && s.Env == "" }
 
-// FromVariable reports whether a setting comes from the environment.
+// FromVariable reports whether the source is an environment variable.
 func (s Source) FromVariable() bool { return s.File == "" && s.Env != "" }
 
 // String names the source: "--max", "GOLOCK_MAX", "/etc/golock.toml:7: max".
@@ -158,13 +158,13 @@ func (v *Values) checkAgreement() error {
 	lastName := len(names) - 1
 	for n, earlier := range v.Earlier {
 		for i, s := range v.settings {
-			ofEarlier, ofLast := earlier.found[i], v.found[i]
-			if s.OfEachName || isSame(s.Kind, ofEarlier.texts, ofLast.texts) {
+			earlierValue, lastValue := earlier.found[i], v.found[i]
+			if s.OfEachName || isSame(s.Kind, earlierValue.texts, lastValue.texts) {
 				continue
 			}
-			source, name := ofEarlier.source, names[n]
-			if ofEarlier.texts == nil {
-				source, name = ofLast.source, names[lastName]
+			source, name := earlierValue.source, names[n]
+			if earlierValue.texts == nil {
+				source, name = lastValue.source, names[lastName]
 			}
 			problem := fmt.Sprintf("is that of the lock %q, not of all %d names, and a run has one for all of them: give it as a flag", name, len(names))
 			return &Error{Source: source, Problem: problem}
@@ -212,8 +212,8 @@ func isSame(kind Kind, a, b []string) bool {
 	return errA == nil && errB == nil && durationA == durationB
 }
 
-// add adds the next weaker source. get returns the value that the source has for a setting, or a value
-// without texts.
+// add adds a source that is weaker than all before. get returns the value that the source has for a setting,
+// or a value without texts.
 func (v *Values) add(get func(Setting) value) {
 	isTaken := map[string]bool{} // groups of which a stronger source gives a setting
 	for i, s := range v.settings {
@@ -257,7 +257,7 @@ func (v *Values) load(files Files) (all []*file, err error) {
 	return v.append(all, files, files.System)
 }
 
-// loadExplicit reads the file that a flag or a variable names, and no other.
+// loadExplicit reads only the file that a flag or a variable names.
 func (v *Values) loadExplicit(files Files, source Source) ([]*file, error) {
 	path, err := v.Path("config")
 	if err != nil {

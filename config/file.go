@@ -20,8 +20,8 @@ const maxSize = 1 << 20
 type Files struct {
 	System string           // the path of the system's file
 	User   string           // the path of the user's file below the home directory
-	Users  passwd.Databases // who the user is
-	UID    int              // the user who may own files; root may too
+	Users  passwd.Databases // tells the home directory and the groups of a user
+	UID    int              // the user who may own files, beside root
 	Home   int              // the user whose home directory counts: the ID of UID outside of the user namespace, or userns.Unknown
 }
 
@@ -148,7 +148,7 @@ func missing(path string, err error) error {
 			continue
 		}
 		isLink := st.Mode&syscall.S_IFMT == syscall.S_IFLNK
-		if !isLink || syscall.Stat(above, &st) == nil { // what is missing is behind it
+		if !isLink || syscall.Stat(above, &st) == nil { // above exists, so the path lacks something below it
 			return err
 		}
 		return fmt.Errorf("the symbolic link %s leads nowhere: %w", above, err)

@@ -168,13 +168,10 @@ func ParseDuration(text string) (time.Duration, error) {
 	if strings.Trim(text, numerals) == "" {
 		rest += "s" // with the unit an empty text is malformed, as it should be
 	}
-	isNotNumeral := func(r rune) bool { return !strings.ContainsRune(numerals, r) }
 	var sum time.Duration
 	for rest != "" {
-		afterNumber := strings.TrimLeft(rest, numerals)
-		number := strings.TrimSuffix(rest, afterNumber)
-		rest = strings.TrimLeftFunc(afterNumber, isNotNumeral)
-		unit := strings.TrimSuffix(afterNumber, rest)
+		var number, unit string
+		number, unit, rest = cutNumber(rest)
 		factor := time.Duration(1)
 		if unit == "d" { // package time knows all units but the day
 			unit, factor = "h", 24
@@ -190,4 +187,14 @@ func ParseDuration(text string) (time.Duration, error) {
 		sum += factor * part
 	}
 	return sum, nil
+}
+
+// cutNumber cuts a number and the unit behind it off the beginning of a duration. Both may be malformed or empty.
+func cutNumber(text string) (number, unit, rest string) {
+	isNotNumeral := func(r rune) bool { return !strings.ContainsRune(numerals, r) }
+	afterNumber := strings.TrimLeft(text, numerals)
+	number = strings.TrimSuffix(text, afterNumber)
+	rest = strings.TrimLeftFunc(afterNumber, isNotNumeral)
+	unit = strings.TrimSuffix(afterNumber, rest)
+	return number, unit, rest
 }

@@ -77,10 +77,11 @@ type provision int
 
 const (
 	notProvided     provision = iota
-	mountedByItself           // the file is a mount point; its owner and its group can write it
+	mountedByItself           // the file is a mount point; its owner and its group may be able to write it
 	onReadOnlyMount           // no process here can write the file
 )
 
+// provisionOf returns the provision of an open file. If that is not known, it is notProvided.
 func provisionOf(fd int) provision {
 	var fs unix.Statfs_t
 	if !cannotWrite(fd) || unix.Fstatfs(fd, &fs) != nil {

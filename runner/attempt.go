@@ -23,10 +23,10 @@ type attempt struct {
 	stopsSoon atomic.Bool // set before this process is stopped (suspend)
 
 	// These fields are about the name that comes next.
-	place  atomic.Int64 // the place in the queue; 0 if it is not known
-	pause  atomic.Pointer[locks.QuarantineError]
-	reason atomic.Pointer[string]          // what else than holders and waiters is in the way; "" or nil if nothing is
-	queued atomic.Pointer[locks.Admission] // nil as long as the attempt has not queued
+	place  atomic.Int64                          // the place in the queue; 0 if it is not known
+	pause  atomic.Pointer[locks.QuarantineError] // the quarantine of the store; nil if there is none
+	reason atomic.Pointer[string]                // what keeps the run from its slot beside holders and waiters; "" or nil if nothing does
+	queued atomic.Pointer[locks.Admission]       // nil as long as the attempt has not queued
 
 	// held has the leases of the names that come before the next one. It is nil if there are none, and when
 	// the field lease has all leases.
@@ -42,7 +42,7 @@ type attempt struct {
 	err       error           // why there is no lease; nil if there is one
 }
 
-// replacedEntries are the entries that the run has replaced and not reported yet (sayReplaced).
+// replacedEntries are the entries that the run has replaced and not yet printed (sayReplaced).
 type replacedEntries struct {
 	mu  sync.Mutex
 	all []locks.Entry
@@ -65,16 +65,16 @@ func (r *replacedEntries) take() []locks.Entry {
 	return entries
 }
 
-// begin starts an attempt to get the slots, after a pause. It asks the store at once, in this
-// goroutine, for an answer that needs no waiting.
+// begin starts an attempt to get the slots, after a pause. Without a pause it first asks the store in this
+// goroutine. If the answer needs waiting, and after a pause, another goroutine asks the store.
 func (w *waitPhase) begin(pause time.Duration) {
 	w.startsAt = time.Now().Add(pause)
-	if w.WaitLimit > 0 && w.progress.view.Until.IsZero() {
-		w.progress.view.Until = w.startsAt.Add(w.WaitLimit)
+	if w.WaitLimit > 0 && w.progress.report.Until.IsZero() {
+		w.progress.report.Until = w.startsAt.Add(w.WaitLimit)
 	}
-	a := &attempt{ended: make(chan struct{}), until: w.progress.view.Until}
+	a := &attempt{ended: make(chan struct{}), until: w.progress.report.Until}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
-	w.attempt, w.isQueuedNoted, w.turn, w.dropped = a, false, 0, 0
+	w.attempt, w.isQueuedNoted, w.heldCount, w.releasedCount = a, false, 0, 0
 	for _, r := range w.requests() {
 		a.wanted = append(a.wanted, w.complete(r, a))
 	}
@@ -105,15 +105,15 @@ func (w *waitPhase) begin(pause time.Duration) {
 // complete adds to a request what depends on the run, and the functions that inform the attempt.
 func (w *waitPhase) complete(r locks.Request, a *attempt) locks.Request {
 	r.NoWait = w.WaitLimit == 0
-	r.Hooks.OnPlace = func(at int) {
-		a.place.Store(int64(at))
+	r.Hooks.OnPlace = func(place int) {
+		a.place.Store(int64(place))
 		w.Relay.Wake()
 	}
 	r.Hooks.OnQuarantine = a.pause.Store
 	r.Hooks.OnObstacle = func(reason string) { a.reason.Store(&reason) }
 	r.Hooks.StopsSoon = a.stopsSoon.Load
 	r.Hooks.DoLater = func(work func()) { a.later = append(a.later, work) }
-	r.Hooks.OnNewDirectory = func(path string) { w.made.Store(&path) }
+	r.Hooks.OnNewDirectory = func(path string) { w.madeDirectory.Store(&path) }
 	r.Limits.Slowdown = procfs.Slowdown
 	isFirst := len(a.wanted) == 0
 	if isFirst || w.WaitLimit == 0 { // once the run has its first slot, an outage does not end the waiting
@@ -122,12 +122,13 @@ func (w *waitPhase) complete(r locks.Request, a *attempt) locks.Request {
 	if w.WaitLimit == 0 {
 		r.Limits.Refusals = refusalLimitNoWait
 	}
-	if !isFirst { // the store has answered: a question that is under way at the end of --wait may get its answer
+	if !isFirst { // the store has answered before, so it may still answer the question under way at the end of --wait
 		r.Limits.LeastAnswer = reachLimitNoWait
 	}
 	return r
 }
 
+// isFinal reports whether the attempt has come to its result.
 func (a *attempt) isFinal() bool { return a.lease != nil || a.err != nil }
 
 // take gets the slots that are missing, one name after the other. With atOnce it returns instead of
@@ -138,21 +139,21 @@ func (a *attempt) take(store locks.KnownStore, atOnce bool, wake func()) {
 		if a.admission == nil {
 			a.join(store, atOnce)
 		}
-		if a.admission == nil {
-			return // a.err says why; with atOnce it is nil if the store would have to wait
+		if a.admission == nil { // see join
+			return
 		}
 		isQueued := a.admission.Queued()
 		if isQueued && atOnce {
 			return
 		}
-		if isQueued && wake != nil {
-			wake()
-		}
 		if isQueued {
+			if wake != nil {
+				wake()
+			}
 			a.err = a.refusedInside(store)
-		}
-		if a.err != nil { // Wait leaves the queue
-			a.cancel()
+			if a.err != nil {
+				a.cancel() // so Wait leaves the queue
+			}
 		}
 		lease, err := a.admission.Wait(a.ctx)
 		if err != nil && a.err == nil {
@@ -168,8 +169,8 @@ func (a *attempt) take(store locks.KnownStore, atOnce bool, wake func()) {
 	}
 }
 
-// join joins the queue of the name that comes next. Without an admission, the field err says why. With atOnce
-// both are nil if the store would have to wait.
+// join joins the queue of the name that comes next. If it sets no admission, the field err says why. With
+// atOnce err is nil too if the store cannot answer without waiting.
 func (a *attempt) join(store locks.Store, atOnce bool) {
 	r := a.wanted[len(a.holding())]
 	r.AtOnce = atOnce
@@ -244,7 +245,7 @@ func (a *attempt) names() (names []string) {
 }
 
 // evicted returns an *EvictedError if the place in the queue, or a slot that the run holds already, was
-// taken back, on a store that tells the owner by a signal.
+// taken back. It knows that only on a store that tells the owner by a signal.
 func (a *attempt) evicted() error {
 	if admission := a.queued.Load(); admission != nil {
 		if err := (*admission).Evicted(); err != nil {

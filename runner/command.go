@@ -20,7 +20,7 @@ import (
 type command struct {
 	argv    []string
 	env     []string
-	common  int    // the number of variables at the beginning of env that do not depend on the grant
+	common  int    // the number of variables at the beginning of env that do not depend on the grant; a watchdog inherits only these
 	held    string // the value of GOLOCK_HELD: the IDs of the enclosing runs, and after the grant also of this run
 	inherit []int  // descriptors that the command inherits, beside those that are not close-on-exec
 }
@@ -47,7 +47,7 @@ func IsOutput(variable string) bool {
 	return false
 }
 
-// prepareCommand does everything that does not depend on the grant.
+// prepareCommand prepares as much of a command as does not depend on the grant.
 func prepareCommand(argv, env []string, r locks.Request, store string) *command {
 	c := &command{argv: argv, env: make([]string, 0, len(env)+7)}
 	for _, e := range env {
@@ -97,7 +97,7 @@ func (c *command) spawn(sys *syscall.SysProcAttr) (pid int, err error) {
 		pid, err = c.fork(path, argv, sys)
 		return err
 	})
-	return pid, c.problem(err)
+	return pid, c.explain(err)
 }
 
 // fork starts the program at path. It does not search PATH.
@@ -110,7 +110,7 @@ func (c *command) fork(path string, argv []string, sys *syscall.SysProcAttr) (pi
 // exec replaces this process by the command. It returns only if that fails.
 func (c *command) exec() error {
 	c.setCloseOnExec(0)
-	return c.problem(execvp.Do(c.argv, func(path string, argv []string) error {
+	return c.explain(execvp.Do(c.argv, func(path string, argv []string) error {
 		return spawn.Exec(path, argv, c.env)
 	}))
 }
@@ -123,8 +123,8 @@ func (c *command) setCloseOnExec(flag int) {
 	}
 }
 
-// problem adds to an error which command could not be executed, and why. It returns nil for nil.
-func (c *command) problem(err error) error {
+// explain adds to an error which command could not be executed, and why. It returns nil for nil.
+func (c *command) explain(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -148,10 +148,10 @@ func Enclosing(heldIDs string, lock locks.Key) []locks.Ref {
 	return refs
 }
 
-// OfAncestors keeps the enclosing runs whose golock is an ancestor of this process, or cannot
-// be found. A job that a command has queued with at(1) has the command's GOLOCK_HELD too, but may wait
-// for the command's run. The golock of a run is found by its status socket, which a run on the local
-// store does not have: there the store checks the ancestors itself.
+// OfAncestors returns those of the enclosing runs whose golock is an ancestor of this process, or cannot be
+// found. A job that a command has queued with at(1) has the command's GOLOCK_HELD too, but may wait for the
+// command's run. OfAncestors finds the golock of a run by its status socket, which a run on the local store does
+// not have: there the store checks the ancestors itself.
 func OfAncestors(runs []locks.Ref, sockets func() (dir string, err error)) []locks.Ref {
 	return slices.DeleteFunc(runs, func(run locks.Ref) bool {
 		dir, _ := sockets()

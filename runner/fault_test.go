@@ -135,7 +135,7 @@ func TestFaultInAnAnswer(t *testing.T) {
 	answer := make(chan error, 1)
 	r.Log = func(_ bool, message string, _ ...any) {
 		if message == "command started" {
-			go func() { answer <- held.Ask(t.Context(), dir, r.Request.Ref.String(), held.Still) }()
+			go func() { answer <- held.Ask(t.Context(), dir, r.Request.Ref.String(), held.Confirm) }()
 		}
 	}
 	if o := r.Do(); o.Kind != Fault || !errors.As(o.Err, new(*locks.PanicError)) {

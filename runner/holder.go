@@ -18,7 +18,7 @@ import (
 type Holder struct {
 	*Run
 
-	// Process is the process that the slot is for. The slot is given back when it ends.
+	// Process is the process that the slot is for. The Holder gives the slot back when that process ends.
 	Process *pidfd.Process
 
 	// Caller is a socket, not blocking, to golock acquire. golock acquire sends one byte when it has
@@ -32,7 +32,7 @@ type Holder struct {
 	fault     atomic.Pointer[error] // a panic in awaitProcess; nil if there was none
 }
 
-// Take takes the slot. The lease belongs to the caller. The outcome says why there is none.
+// Take takes the slot. The lease belongs to the caller. If there is none, the outcome says why.
 func (r *Run) Take() (locks.Lease, *Outcome) { return (&waitPhase{Run: r}).wait() }
 
 // GiveBack releases a slot that Take has returned and that nobody knows of.
@@ -42,7 +42,7 @@ func (r *Run) GiveBack(lease locks.Lease) {
 	tell()
 }
 
-// Do takes the slot. It returns when the slot is given back or lost, or when there is none to be had.
+// Do takes the slot and keeps it. It returns when the slot is given back or lost, or could not be taken.
 func (h *Holder) Do() Outcome {
 	h.Relay.Watch(h.Caller)
 	if h.Process.Wakes() {
@@ -106,7 +106,7 @@ func (h *Holder) hold(lease locks.Lease) *Outcome {
 		if fault := status.failure(); fault != nil {
 			return &Outcome{Kind: Fault, Err: fault}
 		}
-		if status.lost.Load() { // a client had the slot released; status.close waits until that is answered
+		if status.lost.Load() { // a client had the slot released; status.close waits for the answer to the client
 			return &Outcome{Kind: Ended}
 		}
 		if renewer != nil {

@@ -34,7 +34,9 @@ func (r *Run) ids() (ids []string) {
 
 // logGrant logs a grant. The line names the lock only if the run has several.
 func (w *waitPhase) logGrant(name string, g locks.Grant) {
-	slots, waited, id := append([]int{}, g.Slots...), time.Since(w.began), g.Ref.String()
+	slots := append([]int{}, g.Slots...)
+	waited := time.Since(w.began)
+	id := g.Ref.String()
 	if len(w.Earlier) == 0 {
 		w.Log(false, "slot taken", "slots", slots, "fence", g.Fence, "waited", waited, "id", id)
 		return
@@ -51,7 +53,7 @@ func (w *waitPhase) logWaiting() {
 	w.Log(false, "waiting", "lock", w.current().Name)
 }
 
-// renumber gives the run a new ID.
+// renumber gives the entries of the run the new ID.
 func (r *Run) renumber(ref locks.Ref) {
 	for i := range r.Earlier {
 		earlier := &r.Earlier[i].Ref
@@ -65,21 +67,21 @@ func (w *waitPhase) current() *locks.Request {
 	if len(w.Earlier) == 0 {
 		return &w.Request
 	}
-	return &w.attempt.wanted[min(w.turn, len(w.Earlier))]
+	return &w.attempt.wanted[min(w.heldCount, len(w.Earlier))]
 }
 
-// keepHeld renews the slots that the run holds while it waits for the next name. It returns an outcome if
+// renewHeld renews the slots that the run holds while it waits for the next name. It returns an outcome if
 // one of them is lost.
-func (w *waitPhase) keepHeld() *Outcome {
+func (w *waitPhase) renewHeld() *Outcome {
 	held := w.attempt.holding()
-	if len(held) > w.turn {
-		w.takeTurn(held)
+	if len(held) > w.heldCount {
+		w.noteHeld(held)
 	}
-	if w.keeper == nil {
+	if w.renewer == nil {
 		return nil
 	}
-	w.keeper.Step()
-	lost := w.keeper.Lost
+	w.renewer.Step()
+	lost := w.renewer.Lost
 	switch {
 	case lost == nil:
 		return nil
@@ -89,49 +91,49 @@ func (w *waitPhase) keepHeld() *Outcome {
 	return w.lostBefore(Refused, errors.New(lost.Error())) // not ErrLost: no command has lost its slot
 }
 
-// takeTurn notes the slots that the run holds now. It begins to renew them, and to wait for the next name.
-func (w *waitPhase) takeTurn(held []locks.Lease) {
-	for i := w.turn; i < len(held); i++ {
+// noteHeld notes the slots that the run holds now. It begins to renew them, and to wait for the next name.
+func (w *waitPhase) noteHeld(held []locks.Lease) {
+	for i := w.heldCount; i < len(held); i++ {
 		w.logGrant(w.attempt.wanted[i].Name, held[i].Grant())
 	}
-	w.turn, w.isQueuedNoted = len(held), false
-	view := &w.progress.view
-	view.Name, view.Holders, view.Problem = w.current().Name, nil, ""
+	w.heldCount, w.isQueuedNoted = len(held), false
+	report := &w.progress.report
+	report.Name, report.Holders, report.Problem = w.current().Name, nil, ""
 	w.progress.looks = nil // a look at the queue of the previous name may be under way; its result is dropped
-	w.stopKeeping()
+	w.stopRenewals()
 	all := newLeases(w.attempt.names()[:len(held)], held)
 	if all.Term().Ends() {
-		w.kept = all
-		w.keeper = renewal.New(all, locks.BootTime, 0, w.Relay.Wake, w.Log)
+		w.renewedLeases = all
+		w.renewer = renewal.New(all, locks.BootTime, 0, w.Relay.Wake, w.Log)
 	}
 }
 
-// keepAt returns when keepHeld is due, or 0 if there is nothing to renew.
-func (w *waitPhase) keepAt() locks.Instant {
-	if w.keeper == nil {
+// renewAt returns when renewHeld is due, or 0 if there is nothing to renew.
+func (w *waitPhase) renewAt() locks.Instant {
+	if w.renewer == nil {
 		return 0
 	}
-	return w.keeper.WakeAt()
+	return w.renewer.WakeAt()
 }
 
-// stopKeeping ends the renewals of the slots that the run holds.
-func (w *waitPhase) stopKeeping() {
-	stop := w.takeKeeper()
+// stopRenewals ends the renewals of the slots that the run holds.
+func (w *waitPhase) stopRenewals() {
+	stop := w.takeRenewer()
 	stop()
 }
 
-// takeKeeper returns a function that ends the renewals of the slots that the run holds. Any goroutine may
-// call stop. It may wait a moment for a renewal that gets no answer.
-func (w *waitPhase) takeKeeper() (stop func()) {
-	keeper, kept := w.keeper, w.kept
-	if keeper == nil {
+// takeRenewer returns a function that ends the renewals of the slots that the run holds. From now on the run
+// does not call its Step. Any goroutine may call stop. It may wait a moment for a renewal that gets no answer.
+func (w *waitPhase) takeRenewer() (stop func()) {
+	renewer, leases := w.renewer, w.renewedLeases
+	if renewer == nil {
 		return func() {}
 	}
-	w.keeper, w.kept = nil, nil
+	w.renewer, w.renewedLeases = nil, nil
 	w.Relay.WakeAt(0)
 	return func() {
-		keeper.Stop()
-		kept.close()
+		renewer.Stop()
+		leases.cancel()
 	}
 }
 
@@ -144,16 +146,16 @@ func (w *waitPhase) dropHeld() {
 // beginDrop begins to give back the granted slots that it has not given back before. It returns nil
 // if there are none.
 func (w *waitPhase) beginDrop(granted []locks.Lease) *pendingRelease {
-	dropped := w.dropped
-	if len(granted) <= dropped {
+	released := w.releasedCount
+	if len(granted) <= released {
 		return nil
 	}
-	w.dropped = len(granted)
-	if len(w.Earlier) == 0 { // an error need not say which lock it is about
-		return w.beginRelease(granted[0], w.takeKeeper())
+	w.releasedCount = len(granted)
+	if len(w.Earlier) == 0 { // newLeases would add the name of the lock to each error
+		return w.beginRelease(granted[0], w.takeRenewer())
 	}
-	all := newLeases(w.attempt.names()[dropped:len(granted)], granted[dropped:])
-	return w.beginRelease(all, w.takeKeeper())
+	all := newLeases(w.attempt.names()[released:len(granted)], granted[released:])
+	return w.beginRelease(all, w.takeRenewer())
 }
 
 // awaitDrop waits for what beginDrop has begun, at most for limit, and logs the result.

@@ -13,9 +13,9 @@ import (
 // it would go on only after that wait, to end with a refusal that was certain before. So golock looks at the
 // later names before it waits.
 //
-// It only looks. A run that took such a name out of turn, and then waited for one before it, would hold a slot
-// that somebody who holds the earlier name waits for: the order of the names is what prevents that. A run
-// that was refused holds nothing and waits for nobody, so the look makes no deadlock possible.
+// golock only looks, and takes no later name out of turn. A run that held a later name while it waited for an
+// earlier one could wait for a run that holds the earlier name and waits for the later one. The order of the
+// names prevents that deadlock.
 
 // refusedInside returns the refusal of a name that the run would take after the one that it is about to wait
 // for, or nil. Whether a name that is not refused now is refused at its turn depends on what others do.
@@ -34,33 +34,35 @@ func (a *attempt) refusedInside(store locks.KnownStore) error {
 	return nil
 }
 
-// refusalInside returns the refusal of a request that some of the entries of its lock enclose, or nil if it
-// would get a slot, or is not inside. On a local queue the request may be from a process that only has
-// inherited GOLOCK_HELD.
+// refusalInside returns the refusal of a request whose lock an enclosing run holds, or nil if the request would
+// get a slot, or if no enclosing run holds the lock. entries are those of the lock. On a local queue a holder
+// counts only if it is an ancestor of this process: a job of at(1) has inherited GOLOCK_HELD too.
 func refusalInside(r *locks.Request, entries []locks.Entry, isLocal bool) *locks.BusyError {
 	busy := &locks.BusyError{Name: r.Name}
 	var claims []locks.Claim
-	isFirst := true
-	innermost := -1
+	isFirst := true // no waiter is before the request
+	innermost := -1 // the index in r.Within of the innermost run that holds the lock
 	for _, e := range entries {
 		if e.State == locks.Waiting {
 			busy.Waiters++
 			isFirst = isFirst && e.Claim.Priority < r.Claim.Priority
 			continue
 		}
-		busy.Holders, claims = append(busy.Holders, e), append(claims, e.Claim)
+		busy.Holders = append(busy.Holders, e)
+		claims = append(claims, e.Claim)
 		if !e.Ended && (!isLocal || mayEnclose(e)) {
 			innermost = max(innermost, slices.Index(r.Within, e.Ref))
 		}
 	}
-	if innermost < 0 || isFirst && locks.Admits(claims, r.Claim) {
+	isAdmitted := isFirst && locks.Admits(claims, r.Claim)
+	if innermost < 0 || isAdmitted {
 		return nil
 	}
 	busy.Inside = &r.Within[innermost]
 	return busy
 }
 
-// mayEnclose reports whether this process may be part of what a holder on this machine runs.
+// mayEnclose reports whether the golock of a holder on this machine may be an ancestor of this process.
 func mayEnclose(e locks.Entry) bool {
 	isAncestor, known := procfs.IsAncestor(e.PID)
 	return isAncestor || !known || e.PID == 0

@@ -19,7 +19,7 @@ func (e *takenBackError) Error() string { return fmt.Sprintf("the slot was taken
 
 func (e *takenBackError) Unwrap() error { return e.error }
 
-// outcomeOfLateGrant is the outcome of a lease that ended before the command could begin. It asks the store
+// outcomeOfLateGrant is the outcome of a run whose lease ended before the command could begin. It asks the store
 // why. If the run was evicted, it ends as Busy, like a waiter that is evicted. Otherwise it ends as Refused,
 // with err.
 func (r *Run) outcomeOfLateGrant(lease locks.Lease, err error) *Outcome {
@@ -60,6 +60,7 @@ func interruptedBy(sig syscall.Signal) *Outcome {
 	return &Outcome{Kind: Interrupted, Signal: sig}
 }
 
+// faultSent is the error of a golock to which another process sent the signal of a fault.
 func faultSent(sig syscall.Signal) error {
 	return fmt.Errorf("another process sent golock %s, the signal of a fault", signals.Name(sig))
 }

@@ -12,7 +12,7 @@ import (
 	"golock/internal/proctree"
 )
 
-// collect handles all that has happened to the command and its descendants.
+// collect handles the messages of the watchdog, and the children that have ended or stopped.
 func (s *supervisor) collect() {
 	if s.watchdog != nil {
 		s.readWatchdog()
@@ -30,8 +30,8 @@ func (s *supervisor) collect() {
 		switch {
 		case s.watchdog.exists() && pid == s.watchdog.pid:
 			s.onWatchdog(ws)
-		case pid != s.pid: // the process is an orphan that golock has adopted
-		case ws.Stopped(): // followStop handles this
+		case pid != s.pid: // an orphan that golock has adopted is reaped
+		case ws.Stopped(): // followStop handles a stopped command
 		default:
 			s.pid, s.exit = 0, ws
 			if s.watchdog != nil { // the watchdog is gone, because otherwise the command would be its child
@@ -41,8 +41,8 @@ func (s *supervisor) collect() {
 	}
 }
 
-// onlyPreexistingLeft reports whether golock has preexisting children, and a run that waits for all
-// descendants has none left. Without such children wait4(2) tells that with ECHILD.
+// onlyPreexistingLeft reports whether no descendant of the command is left, in a run that waits for all of them
+// while golock has preexisting children. Without such children wait4(2) tells that with ECHILD.
 func (s *supervisor) onlyPreexistingLeft() bool {
 	if len(s.preexisting) == 0 || s.pid != 0 || !s.wholeTree() {
 		return false
@@ -135,8 +135,8 @@ func (s *supervisor) adopt() error {
 	return nil
 }
 
-// reapOrphans reaps the children that have ended. Children that the watchdog did not reap have come
-// to golock, and process 1 of a container may not reap them.
+// reapOrphans reaps the children that have ended. The children of the watchdog became golock's when it ended, and
+// after golock they would belong to process 1, which in a container may not reap them.
 func reapOrphans() {
 	for {
 		pid, err := eintr.Get(func() (int, error) { return syscall.Wait4(-1, nil, unix.WNOHANG, nil) })
@@ -203,7 +203,8 @@ func (s *supervisor) signalCommand(sig syscall.Signal) {
 	}
 	// A seccomp profile may refuse kill(2) and allow pidfd_send_signal(2).
 	for _, p := range proctree.Live() {
-		if p.PID != s.pid && (s.Terminal || p.Group != s.group) {
+		isTarget := p.PID == s.pid || !s.Terminal && p.Group == s.group
+		if !isTarget {
 			continue
 		}
 		if err := proctree.Signal(p, sig); err != nil {

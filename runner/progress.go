@@ -23,7 +23,7 @@ type WaitProgress struct {
 	Pause   string        // why the store grants no slots for now, apart from holders and waiters; "" if it does
 }
 
-// The time between two looks at the store is at least the largest of these. A look costs more in a
+// The time between two looks at the store is at least the largest of the first three. A look costs more in a
 // longer queue, and thousands of runs may have begun to wait in the same second. So a run far back
 // in the queue does not look at a networked store at all.
 const (
@@ -42,8 +42,8 @@ const (
 // progress is the part of a waitPhase that reports. A look at the store has its own goroutine, which
 // ends with a message to looks and wakes the relay.
 type progress struct {
-	view WaitProgress
-	due  time.Time // when the next report or look is due; zero if none is
+	report WaitProgress // what OnProgress gets
+	due    time.Time    // when the next report or look is due; zero if none is
 
 	waitedFor []locks.Entry // the holders at the first look that found any
 
@@ -70,7 +70,7 @@ func (w *waitPhase) updateProgress() error {
 	default:
 	}
 	switch {
-	case w.progress.due.IsZero() || time.Now().Before(w.progress.due):
+	case w.progress.due.IsZero() || time.Now().Before(w.progress.due): // nothing is due
 	case w.progress.looks == nil && w.mayLook():
 		w.progress.due = time.Now().Add(lookLimit) // after this time the report goes out without the look
 		w.startLook()
@@ -87,11 +87,11 @@ func (w *waitPhase) takeLook(l look) error {
 	case errors.As(l.err, new(*locks.PanicError)):
 		return l.err
 	case l.err != nil:
-		w.progress.view.Problem = l.err.Error()
-	case w.Store.IsLocalQueue && !l.isListed: // it waits in the removed file, still behind the same holders
-		w.progress.view.Problem = "its lock file was removed"
+		w.progress.report.Problem = l.err.Error()
+	case w.Store.IsLocalQueue && !l.isListed: // the run waits in a file that was removed, still behind the same holders
+		w.progress.report.Problem = "its lock file was removed"
 	default:
-		w.progress.view.Holders, w.progress.view.Problem = l.holders, ""
+		w.progress.report.Holders, w.progress.report.Problem = l.holders, ""
 		w.noteHolders(l.holders)
 		if l.place > 0 {
 			w.attempt.place.Store(int64(l.place))
@@ -110,20 +110,20 @@ func (w *waitPhase) noteHolders(holders []locks.Entry) {
 	w.Log(false, "who holds the slot", "held_by", locks.HoldersText(holders))
 }
 
-// reportProgress calls Run.OnProgress with what is known. The result of the call sets when the next report is due.
+// reportProgress calls Run.OnProgress with what is known. OnProgress says when the next report is due.
 func (w *waitPhase) reportProgress() {
-	w.progress.view.Place, w.progress.view.Pause = int(w.attempt.place.Load()), ""
+	w.progress.report.Place, w.progress.report.Pause = int(w.attempt.place.Load()), ""
 	if reason := w.attempt.reason.Load(); reason != nil {
-		w.progress.view.Pause = *reason
+		w.progress.report.Pause = *reason
 	}
 	if q := w.attempt.pause.Load(); q != nil && time.Now().Before(q.End) {
-		w.progress.view.Pause = q.Error()
+		w.progress.report.Pause = q.Error()
 	}
 	w.progress.due = time.Time{}
 	if w.OnProgress == nil {
 		return
 	}
-	if again := w.OnProgress(&w.progress.view); again > 0 {
+	if again := w.OnProgress(&w.progress.report); again > 0 {
 		w.progress.due = time.Now().Add(again)
 	}
 }
@@ -166,9 +166,8 @@ func (w *waitPhase) startLook() {
 	}()
 }
 
-// read finds the other holders and the place of the run with the given ID. It reports whether the run
-// has a place in the queue.
-func (l *look) read(entries []locks.Entry, id locks.ID) bool {
+// read finds the other holders and the place of the run with the given ID.
+func (l *look) read(entries []locks.Entry, id locks.ID) (isPlaceKnown bool) {
 	for _, e := range entries {
 		switch {
 		case e.State == locks.Holding && isOfRun(e, id):

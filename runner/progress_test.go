@@ -164,8 +164,8 @@ func TestLookOfAWaitingThatIsOver(t *testing.T) {
 		w.isQueuedNoted = false
 		w.attempt.place.Store(2)
 		w.noteQueued()
-		if err := w.updateProgress(); err != nil || w.progress.view.Place != 2 || len(w.progress.view.Holders) != 0 {
-			t.Errorf("%+v, %v", w.progress.view, err)
+		if err := w.updateProgress(); err != nil || w.progress.report.Place != 2 || len(w.progress.report.Holders) != 0 {
+			t.Errorf("%+v, %v", w.progress.report, err)
 		}
 		w.endProgress(true)
 	})

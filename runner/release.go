@@ -11,16 +11,16 @@ import (
 // releaseLimit limits each request to a store when a run ends, except a release, which has a limit of its own.
 const releaseLimit = 2 * time.Second
 
-// release gives a slot back. A failure is a warning and changes nothing else. An unused slot loses
-// its hold too: another host may be able to use it. Only tell prints, so that the caller can do what is
-// urgent before the printing. age is the time since the grant.
+// release gives a slot back. A failure is a warning and changes nothing else. With unused the command has not
+// begun, and release ends the hold too, because another host may be able to use the slot. Only tell prints, so
+// that the caller can do what is urgent before the printing. age is the time since the grant.
 func (r *Run) release(lease locks.Lease, unused bool, age time.Duration) (tell func()) {
 	hold := r.Request.Hold
 	err := lease.Release(context.Background())
 	var holdErr error
 	grants := grantsOf(lease)
-	mayBeFree := !keepsSlot(err) || len(grants) > 1
-	if hold > 0 && unused && mayBeFree { // only a store with a queue has holds
+	mayBeFree := !keepsSlot(err) || len(grants) > 1 // of several slots some may be free in spite of the error
+	if hold > 0 && unused && mayBeFree {            // only a store with a queue has holds
 		var refs []locks.Ref
 		for _, g := range grants {
 			refs = append(refs, g.Ref)
@@ -69,7 +69,7 @@ func endHolds(queue locks.Queue, refs []locks.Ref) error {
 	return onOneLine(all)
 }
 
-// releaseWithin is release for an unused slot of a run that a signal ends.
+// releaseWithin is release for an unused slot of a run that a signal ends. After limit the watchdog goes on.
 func (r *Run) releaseWithin(limit time.Duration, lease locks.Lease, w *watchdog) (tell func()) {
 	return r.beginRelease(lease, func() {}).await(limit, w)
 }
@@ -82,7 +82,7 @@ type pendingRelease struct {
 	fault error         // a panic
 }
 
-// beginRelease begins to give an unused slot back. Another goroutine calls prepare first.
+// beginRelease begins to give an unused slot back, in another goroutine, which calls prepare first.
 func (r *Run) beginRelease(lease locks.Lease, prepare func()) *pendingRelease {
 	p := &pendingRelease{run: r, done: make(chan struct{})}
 	go func() {
@@ -95,10 +95,10 @@ func (r *Run) beginRelease(lease locks.Lease, prepare func()) *pendingRelease {
 	return p
 }
 
-// await waits for the release, but not longer than limit. After that the watchdog goes on, as if golock was
-// killed, and golock can end. Without a watchdog the slot is free at the end of its lease, or, on a
-// local store, when golock has ended. A hold would stay, although nothing was begun with the slot: if no
-// watchdog can end it, await waits for at least releaseLimit.
+// await waits for the release, but not longer than limit, and returns a function that logs its result. After
+// limit the watchdog goes on, as if golock was killed, and golock can end. Without a watchdog the slot is free at
+// the end of its lease, or, on a local store, when golock has ended. But a hold would keep the slot, although
+// nothing was begun with it: if no watchdog can end the hold, await waits for at least releaseLimit.
 func (p *pendingRelease) await(limit time.Duration, w *watchdog) (tell func()) {
 	if p == nil {
 		return func() {}
@@ -118,7 +118,8 @@ func (p *pendingRelease) await(limit time.Duration, w *watchdog) (tell func()) {
 	return p.tellUnanswered(w.takeOver(hasHold))
 }
 
-// tellUnanswered returns what tells that a release got no answer. isTakenOver says that the watchdog goes on.
+// tellUnanswered returns a function that logs that the release got no answer. isTakenOver says that the watchdog
+// goes on with the release.
 func (p *pendingRelease) tellUnanswered(isTakenOver bool) (tell func()) {
 	hasHold := p.run.Request.Hold > 0
 	var err error

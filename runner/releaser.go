@@ -37,7 +37,7 @@ type golockLeases struct {
 	program   int      // a descriptor of golock's program; -1 if there is none
 }
 
-// release releases the leases in golock's stead. open opens the store.
+// release releases the leases in golock's place. open opens the store.
 func (l golockLeases) release(relay *signals.Relay, open func(url string) (locks.Store, error)) error {
 	if l.url == "" {
 		return nil
@@ -85,7 +85,7 @@ func (l golockLeases) becomeReleaser(relay *signals.Relay) error {
 	}
 	n, err := unix.Write(pipe[1], text)
 	unix.Close(pipe[1])
-	if err == nil && n < len(text) { // beyond the user's limit of pipe pages a pipe has one page
+	if err == nil && n < len(text) { // a user with too many pipes gets pipes of one page (pipe(7))
 		err = io.ErrShortWrite
 	}
 	if err != nil {
@@ -101,14 +101,14 @@ func (l golockLeases) becomeReleaser(relay *signals.Relay) error {
 	return err
 }
 
-// Releaser does the work of a releaser. open opens the store, which has leases. No signal that can be
-// caught ends it: many signals that kill a golock go to all processes of a job.
+// Releaser does the work of a releaser. open opens the store, which has leases. The releaser survives all signals
+// that it can catch: a signal that kills a golock often goes to all processes of its job.
 func Releaser(argv []string, open func(url string) (locks.Store, error)) error {
 	leases, err := readLeases(argv)
 	if err != nil {
 		return err
 	}
-	relay, err := signals.NewRelay(false)
+	relay, err := signals.NewRelay(signals.NoTerminal)
 	if err != nil {
 		return err
 	}

@@ -26,9 +26,9 @@ import (
 type Run struct {
 	Store     locks.KnownStore
 	Address   string          // the store's URL as the user gave it, for the watchdog
-	Request   locks.Request   // NoWait is set from Wait
+	Request   locks.Request   // of the last name; the run sets NoWait from WaitLimit
 	Earlier   []locks.Request // the requests of the run's other names, which it takes before, in this order
-	Jitter    time.Duration   // the run waits a random time up to Jitter before it asks the store
+	Jitter    time.Duration   // before it asks the store, the run waits for a random time of at most Jitter
 	WaitLimit time.Duration   // the longest time to wait for the slot, counted after Jitter; negative if there is no limit
 
 	Unavailable Unavailable
@@ -37,7 +37,8 @@ type Run struct {
 	Argv []string // the command; not empty
 	Env  []string // its environment, without what a run adds
 
-	// Watchdog is the program of the watchdog. If it is "" or cannot be executed, it is this one.
+	// Watchdog is the path of the program of the watchdog. If it is empty or cannot be executed, this program is
+	// the watchdog.
 	Watchdog string
 
 	Relay    *signals.Relay
@@ -47,10 +48,10 @@ type Run struct {
 	StopSignal syscall.Signal
 	KillAfter  time.Duration // the time from the stop signal to KILL
 	Rewrites   signals.Rewrites
-	Tree       bool // wait for all descendants, stop them all
-	Close      bool // do not hand the lock's descriptors on
-	Exec       bool // become the command
-	OnlyWarn   bool // do not stop the command when the slot is lost
+	Tree       bool // the run waits for all descendants of the command, and stops them all
+	Close      bool // the command does not inherit the lock's descriptors
+	Exec       bool // golock becomes the command
+	OnlyWarn   bool // golock does not stop the command when the slot is lost
 
 	// DieWithGolock has the kernel kill the command if this process ends first. A command with a watchdog
 	// is always killed then.
@@ -90,6 +91,7 @@ const (
 // Kind says how a run ended, as a report does.
 type Kind string
 
+// A colon is followed by the fields of Outcome that describe a run of this kind.
 const (
 	Ended         Kind = "ended"          // the command ran and ended: Status
 	TimedOut      Kind = "time-limit"     // the command was ended at its time limit: Status, Err
@@ -182,7 +184,7 @@ const (
 	ofWaiting  = true  // what makes waiting slower
 )
 
-// warn logs the store's warnings of one kind. It reports whether there were any.
+// warn logs the store's warnings of one kind: ofWaiting or ofPromises. It reports whether there were any.
 func (r *Run) warn(waiting bool) bool {
 	if !r.Store.IsNetworked {
 		return false
@@ -203,7 +205,7 @@ func (s *supervisor) wait() *Outcome {
 	free, err := s.reserve()
 	defer free()
 	if err != nil {
-		return notStarted(s.cmd.problem(err))
+		return notStarted(s.cmd.explain(err))
 	}
 	w := &waitPhase{Run: s.Run, began: s.began, watchdog: s.watchdog, status: s.status}
 	lease, failed := w.wait()
@@ -227,7 +229,7 @@ func (s *supervisor) wait() *Outcome {
 	}
 	s.lease, s.later = lease, w.attempt.later
 	grants := grantsOf(lease)
-	for i := w.turn; i < len(grants); i++ {
+	for i := w.heldCount; i < len(grants); i++ {
 		w.logGrant(w.attempt.names()[i], grants[i])
 	}
 	return nil
@@ -239,7 +241,7 @@ func (s *supervisor) checkCalls() error {
 	if s.Exec {
 		return nil
 	}
-	_, err := syscall.Wait4(-1, nil, unix.WNOHANG, nil) // reaps what collect would
+	_, err := syscall.Wait4(-1, nil, unix.WNOHANG, nil) // the run has no child yet that it could reap
 	if err != nil && err != unix.ECHILD {
 		return os.NewSyscallError("wait4", err)
 	}
@@ -335,10 +337,11 @@ func (s *supervisor) giveBack() *Outcome {
 	if s.lease != nil && s.lease != (noLease{}) {
 		mayHaveBegun := s.out.Kind == Fault || s.out.Kind == Lost
 		unused := s.spawned.IsZero() && !mayHaveBegun
-		if s.out.Kind == Interrupted && s.watchdog.exists() {
+		if s.out.Kind == Interrupted && s.watchdog.exists() { // the command has not begun, so the slot is unused
 			tell = s.releaseWithin(leaveLimit, s.lease, s.watchdog)
 		} else {
-			tell = s.release(s.lease, unused, time.Since(s.began)-s.waited)
+			sinceGrant := time.Since(s.began) - s.waited
+			tell = s.release(s.lease, unused, sinceGrant)
 		}
 	}
 	if s.ran > 0 && s.out.Kind != Fault { // after a fault the status is not known
@@ -352,7 +355,7 @@ func (s *supervisor) giveBack() *Outcome {
 	return nil
 }
 
-// completeOutcome adds to the outcome what the run knows of itself.
+// completeOutcome adds to the outcome the times, the grant, and whom the run waited for.
 func (s *supervisor) completeOutcome() *Outcome {
 	s.out.Began, s.out.Waited, s.out.Ran, s.out.WaitedFor = s.began, s.waited, s.ran, s.waitedFor
 	if busy, ok := errors.AsType[*locks.BusyError](s.out.Err); ok && len(s.waitedFor) == 0 {

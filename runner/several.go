@@ -22,17 +22,17 @@ type leases struct {
 
 	forwarding sync.Once
 	events     chan struct{}
-	open       context.Context // ends the forwarding of events
-	close      context.CancelFunc
+	ctx        context.Context // ends the forwarding of events
+	cancel     context.CancelFunc
 }
 
 func newLeases(names []string, all []locks.Lease) *leases {
 	l := &leases{names: names, all: all, events: make(chan struct{}, 1)}
-	l.open, l.close = context.WithCancel(context.Background())
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
 
-// eachOf returns the leases of all names that a lease is for, in the order of the names.
+// eachOf returns the leases that a lease consists of, one for each name, in the order of the names.
 func eachOf(lease locks.Lease) []locks.Lease {
 	if several, ok := lease.(*leases); ok {
 		return several.all
@@ -90,7 +90,7 @@ const releaseStagger = 100 * time.Millisecond
 // Release implements locks.Lease. The slot that was taken last is given back first. ErrLost means that one
 // slot was lost before and all others were given back.
 func (l *leases) Release(ctx context.Context) error {
-	l.close()
+	l.cancel()
 	if _, isLimited := ctx.Deadline(); !isLimited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, releaseLimit)
@@ -149,11 +149,11 @@ func (l *leases) Term() locks.Term {
 	if ttl == 0 {
 		return locks.Term{}
 	}
-	whole := locks.Term{TTL: ttl}.End().Sub(0)
-	return locks.Term{Asked: end.Add(-whole), TTL: ttl, Distance: farthest}
+	length := locks.Term{TTL: ttl}.End().Sub(0) // the TTL less the drift of clocks
+	return locks.Term{Asked: end.Add(-length), TTL: ttl, Distance: farthest}
 }
 
-// Renew implements locks.Lease. The term counts after an error too: leases that were renewed last longer.
+// Renew implements locks.Lease. The term counts after an error too, because some leases may have been renewed.
 func (l *leases) Renew(ctx context.Context) (locks.Term, error) {
 	err := l.askAll(func(one locks.Lease) error {
 		_, err := one.Renew(ctx)
@@ -226,7 +226,7 @@ func (l *leases) forward(events <-chan struct{}) {
 	for {
 		select {
 		case <-events:
-		case <-l.open.Done():
+		case <-l.ctx.Done():
 			return
 		}
 		select {

@@ -16,9 +16,8 @@ import (
 	"golock/signals"
 )
 
-// start starts the command, or becomes it. An outcome says why there is none.
+// start starts the command, or becomes it. An outcome says why there is no command.
 func (s *supervisor) start() *Outcome {
-	var err error
 	s.cmd.addGrants(grantsOf(s.lease))
 	if !s.Close {
 		s.cmd.inherit = s.lease.Files()
@@ -26,16 +25,8 @@ func (s *supervisor) start() *Outcome {
 	if s.Exec {
 		return s.becomeCommand()
 	}
-	if s.lease.Term().Ends() {
-		killAfter := s.KillAfter
-		if s.OnlyWarn {
-			killAfter = 0 // the command gets no stop signal
-		}
-		s.renewer = renewal.New(s.lease, locks.BootTime, killAfter, s.Relay.Wake, s.Log)
-		s.term = s.renewer.Term
-		if !s.OnlyWarn && s.clock() >= s.renewer.StopAt() { // the command would be stopped at once
-			return s.outcomeOfLateGrant(s.lease, errLeaseOver)
-		}
+	if failed := s.beginRenewals(); failed != nil {
+		return failed
 	}
 	if failed := s.beginHolds(); failed != nil {
 		return failed
@@ -52,16 +43,11 @@ func (s *supervisor) start() *Outcome {
 			return notStarted(err)
 		}
 	}
-	s.pid, err = s.startProcess()
-	switch {
-	case errors.Is(err, errLeaseOver):
-		return s.outcomeOfLateGrant(s.lease, err)
-	case err == errNoAnswer: // the command may have begun, so the slot counts as lost while it ran
-		return &Outcome{Kind: Lost, Err: err}
-	case err != nil:
-		return notStarted(err)
+	if failed := s.startProcess(); failed != nil {
+		return failed
 	}
-	s.spawned, s.group = time.Now(), s.pid
+	s.spawned = time.Now()
+	s.group = s.pid
 	if s.Terminal {
 		s.group = unix.Getpgrp()
 	}
@@ -77,9 +63,27 @@ func (s *supervisor) start() *Outcome {
 	return nil
 }
 
-// beginHolds begins the holds of the names that were granted before the last one, because they count from the
-// start of the command. If that fails the slots cannot be kept, and the run ends. A signal ends the run too, as
-// before the grant.
+// beginRenewals makes the renewer of a lease that ends. It returns an outcome if the command would be stopped at
+// once.
+func (s *supervisor) beginRenewals() *Outcome {
+	if !s.lease.Term().Ends() {
+		return nil
+	}
+	killAfter := s.KillAfter
+	if s.OnlyWarn {
+		killAfter = 0 // the command gets no stop signal
+	}
+	s.renewer = renewal.New(s.lease, locks.BootTime, killAfter, s.Relay.Wake, s.Log)
+	s.term = s.renewer.Term
+	if !s.OnlyWarn && s.clock() >= s.renewer.StopAt() {
+		return s.outcomeOfLateGrant(s.lease, errLeaseOver)
+	}
+	return nil
+}
+
+// beginHolds begins the holds of the names that were granted before the last one. The grant could not begin
+// them, because a hold counts from the start of the command. If beginHolds fails, or a signal that ends golock
+// comes meanwhile, the outcome ends the run.
 func (s *supervisor) beginHolds() *Outcome {
 	if s.Request.Hold == 0 || len(s.Earlier) == 0 {
 		return nil
@@ -101,7 +105,7 @@ func (s *supervisor) beginHolds() *Outcome {
 	for {
 		select {
 		case err := <-begun:
-			return s.holdsFailed(err)
+			return s.outcomeOfHolds(err)
 		default:
 		}
 		sig, _ := s.Relay.Next(-1)
@@ -116,8 +120,8 @@ func (s *supervisor) beginHolds() *Outcome {
 	}
 }
 
-// holdsFailed returns the outcome of holds that could not begin, or nil if there is no error.
-func (s *supervisor) holdsFailed(err error) *Outcome {
+// outcomeOfHolds returns the outcome of a run whose holds could not begin, or nil if there is no error.
+func (s *supervisor) outcomeOfHolds(err error) *Outcome {
 	switch {
 	case err == nil:
 		return nil
@@ -132,8 +136,23 @@ func (s *supervisor) holdsFailed(err error) *Outcome {
 	return s.lostBefore(Refused, fmt.Errorf("its hold cannot begin: %w", err))
 }
 
-// startProcess starts the command as a child of the watchdog, or of golock if there is no watchdog.
-func (s *supervisor) startProcess() (pid int, err error) {
+// startProcess starts the command, and sets its PID. An outcome says why it could not.
+func (s *supervisor) startProcess() *Outcome {
+	pid, err := s.spawnCommand()
+	s.pid = pid
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errLeaseOver):
+		return s.outcomeOfLateGrant(s.lease, err)
+	case err == errNoAnswer: // the command may have begun, so the slot counts as lost while it ran
+		return &Outcome{Kind: Lost, Err: err}
+	}
+	return notStarted(err)
+}
+
+// spawnCommand starts the command as a child of the watchdog, or of golock if there is no watchdog.
+func (s *supervisor) spawnCommand() (pid int, err error) {
 	if s.watchdog != nil {
 		return s.watchdog.start()
 	}
@@ -147,8 +166,8 @@ func (s *supervisor) startProcess() (pid int, err error) {
 	return pid, err
 }
 
-// becomeCommand executes the command in golock's place. It returns only if that fails. This process
-// gets the signals that came before, with the actions that the command has at its start.
+// becomeCommand executes the command in golock's place. It returns only if that fails. It sends the signals that
+// came before the start to this process again, so that they act on the command.
 func (s *supervisor) becomeCommand() *Outcome {
 	if failed := s.beginHolds(); failed != nil {
 		return failed
@@ -184,15 +203,15 @@ func (s *supervisor) takeSignals() *Outcome {
 // onEarlySignal handles a signal that came after the grant and before the start of the command. 0 stands for
 // no signal. An outcome ends the run.
 func (s *supervisor) onEarlySignal(sig syscall.Signal) *Outcome {
+	var evicted error
+	if sig == unix.SIGTERM { // a local queue evicts by TERM
+		evicted = s.lease.Evicted()
+	}
 	switch {
-	case s.Relay.Ignored(sig) && sig != unix.SIGTERM:
-	case s.Relay.Ignored(sig) && s.lease.Evicted() == nil: // TERM after an eviction counts although it is ignored
+	case evicted != nil: // also if the caller ignores TERM
+		return s.lostBefore(Busy, takenBack(evicted))
+	case s.Relay.Ignored(sig):
 	case signals.EndsWaiting(sig):
-		if sig == unix.SIGTERM {
-			if err := s.lease.Evicted(); err != nil {
-				return s.lostBefore(Busy, takenBack(err))
-			}
-		}
 		return interruptedBy(sig)
 	case sig != 0 && sig != unix.SIGCHLD:
 		s.pendingSignals = append(s.pendingSignals, sig)
@@ -215,14 +234,14 @@ func notStarted(err error) *Outcome {
 	return &Outcome{Kind: NotExecutable, Err: err}
 }
 
-// isRefusedCall reports whether the kernel, or a seccomp profile, refuses a system call without which a
-// command cannot be started or looked after.
+// isRefusedCall reports whether the kernel, or a seccomp profile, refuses a system call that golock needs to
+// start a command or to end it.
 func isRefusedCall(err error) bool {
 	return errors.As(err, new(*os.SyscallError)) && !lacksResources(err)
 }
 
-// lacksResources reports whether a process could not be started for want of processes, descriptors or
-// memory: that is no fault of the command or of golock.
+// lacksResources reports whether a process could not be started because the host lacks processes, descriptors or
+// memory. Neither the command nor golock has a fault then.
 func lacksResources(err error) bool {
 	for _, lack := range []error{unix.EAGAIN, unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
 		if errors.Is(err, lack) {

@@ -25,7 +25,7 @@ type statusServer struct {
 type heldLease struct {
 	lease   locks.Lease
 	onLost  func()       // called when the store says that the slot is lost
-	release func() error // nil if a command has the slot
+	release func() error // releases the slot on request; nil if a command runs in it
 }
 
 // open begins to listen. It does nothing if the server listens already, or if the run has no Sockets. If
@@ -82,6 +82,7 @@ func (s *statusServer) markLost() {
 	}
 }
 
+// close stops to listen, and waits for the answers under way.
 func (s *statusServer) close() {
 	if s == nil {
 		return
@@ -92,6 +93,7 @@ func (s *statusServer) close() {
 	s.listeners = nil
 }
 
+// answer answers a question about the slot. held.ErrNobody says that there is no lease yet.
 func (s *statusServer) answer(ctx context.Context, q held.Question) error {
 	l := s.lease.Load()
 	if l == nil {
@@ -100,7 +102,7 @@ func (s *statusServer) answer(ctx context.Context, q held.Question) error {
 	switch q {
 	case held.Release:
 		return s.giveBack(l)
-	case held.Still:
+	case held.Confirm:
 		return s.confirm(ctx, l)
 	}
 	return errors.New("that question is not known: the golock that holds the slot is of another version")

@@ -30,12 +30,12 @@ type supervisor struct {
 	lease          locks.Lease      // nil before the grant
 	renewer        *renewal.Renewer // nil if the lease does not expire
 	later          []func()         // called when the command has started
-	pendingSignals []syscall.Signal
+	pendingSignals []syscall.Signal // signals for the command that came before its start
 
-	preexisting []proctree.Process
-	pid         int // the PID of the command; 0 before its start and after it was collected
-	group       int // the process group of the command
-	exit        syscall.WaitStatus
+	preexisting []proctree.Process   // children from before the run, and their descendants; not part of the run
+	pid         int                  // the PID of the command; 0 before its start and after it was collected
+	group       int                  // the process group of the command
+	exit        syscall.WaitStatus   // how the command ended
 	childless   bool                 // no child is left, except preexisting ones
 	signal      func(syscall.Signal) // signals the command: send, except in tests
 	clock       locks.Clock
@@ -44,9 +44,9 @@ type supervisor struct {
 	term   locks.Term // the term whose deadline the watchdog knows
 	warned bool       // golock has warned of a lost slot (OnlyWarn)
 
-	began, spawned time.Time
-	waited, ran    time.Duration
-	waitedFor      []locks.Entry
+	began, spawned time.Time     // when the run began, and its command; zero before that
+	waited, ran    time.Duration // how long the run waited for its slot, and how long its command ran
+	waitedFor      []locks.Entry // see Outcome
 	limitAt        locks.Instant // when the time limit is reached; 0 if there is none, or it was reached
 	killAt         locks.Instant // when KILL follows the stop signal; 0 if there is none, or it was sent
 }
@@ -82,7 +82,8 @@ func (s *supervisor) supervise() *Outcome {
 			}
 			return &Outcome{Kind: kind, Err: s.reason.err}
 		}
-		if s.state == running && s.pid == 0 && s.reason.severity == requested {
+		hasOnlyDescendants := s.state == running && s.pid == 0
+		if hasOnlyDescendants && s.reason.severity == requested { // a run that was told to stop ends them too
 			s.stop(s.KillAfter)
 		}
 		s.handleRenewal()
@@ -103,7 +104,8 @@ func (s *supervisor) handleRenewal() {
 	isLost := r.Lost != nil
 	switch {
 	case s.reason.severity == grave: // golock is already ending the command
-	case errors.As(r.Lost, new(*locks.EvictedError)): // an eviction is on purpose, so it ends the command also with OnlyWarn
+	case errors.As(r.Lost, new(*locks.EvictedError)):
+		// An eviction is on purpose, so it ends the command also with OnlyWarn.
 		s.loseLease(takenBack(r.Lost))
 	case isLost && !s.OnlyWarn:
 		s.loseLease(r.Lost)
@@ -195,7 +197,7 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 			return
 		}
 	}
-	if signals.IsFault(sig) { // golock does not die of the signal at once, because its command would run on alone
+	if signals.IsFault(sig) { // golock does not die of the signal at once, because the command would run on alone
 		s.recordReason(grave, Fault, fmt.Errorf("%w: the command was stopped", faultSent(sig)))
 		s.stop(s.KillAfter)
 		return
@@ -210,7 +212,7 @@ func (s *supervisor) onSignal(sig syscall.Signal) {
 		s.deliver(sig)
 		return
 	}
-	if sig == unix.SIGTSTP { // the signal is from the time when the waiting run caught it
+	if sig == unix.SIGTSTP { // it came while the waiting run still caught it, so golock has not stopped yet
 		signals.StopJob(func() bool { return true })
 	}
 	if signals.EndsWaiting(sig) && time.Since(s.spawned) <= raceWindow {
@@ -279,7 +281,8 @@ func (s *supervisor) kill() {
 const stopSpread = 20 * time.Millisecond
 
 // followStop stops golock if the command alone has stopped. The shell then sees that the job has
-// stopped, and fg continues it. If the whole job was stopped, both were continued before this.
+// stopped, and fg continues it. If the whole job was stopped, the shell
+// has continued the command before golock comes here.
 func (s *supervisor) followStop() {
 	if !s.Terminal || s.pid == 0 || !s.commandHasStopped() {
 		return

@@ -156,7 +156,7 @@ func TestAnsweredAtTheLastMoment(t *testing.T) {
 			w.attempt.hasTurn.Store(true)
 		}
 		close(w.attempt.ended)
-		if _, failed := w.timedOut(); failed == nil || failed.Kind != want || !isQueued && failed.Err != answer {
+		if _, failed := w.endAtDeadline(); failed == nil || failed.Kind != want || !isQueued && failed.Err != answer {
 			t.Errorf("outcome %+v, want kind %s: %v", failed, want, answer)
 		}
 	}
@@ -191,7 +191,7 @@ func TestEvictedWhileItJoins(t *testing.T) {
 			close(w.attempt.ended)
 		})
 	}
-	if o := w.interrupted(unix.SIGTERM); !errors.As(o.Err, new(*locks.EvictedError)) {
+	if o := w.endBySignal(unix.SIGTERM); !errors.As(o.Err, new(*locks.EvictedError)) {
 		t.Errorf("outcome %+v, want that it was evicted", o)
 	}
 }
@@ -203,7 +203,7 @@ func TestEvictedBeforeItKnew(t *testing.T) {
 		cancel: func() {}, ended: make(chan struct{}), lease: grantedLease{released: new(bool)},
 	}}
 	close(w.attempt.ended)
-	if o := w.interrupted(unix.SIGTERM); !errors.As(o.Err, new(*locks.EvictedError)) {
+	if o := w.endBySignal(unix.SIGTERM); !errors.As(o.Err, new(*locks.EvictedError)) {
 		t.Errorf("outcome %+v, want that it was evicted", o)
 	}
 }

@@ -50,18 +50,18 @@ type waitPhase struct {
 	startsAt time.Time // when the attempt asks the store
 	attempt  *attempt  // the present attempt; another one begins after suspend
 
-	turn           int                    // the number of names that the run holds, as far as golock has noticed
-	keeper         *renewal.Renewer       // renews the slots of these names; nil if they need no renewal
-	kept           *leases                // what the keeper renews
-	dropped        int                    // the number of names whose slots were given back again
+	heldCount      int                    // the number of names that the run holds, as far as golock has noticed
+	renewer        *renewal.Renewer       // renews the slots of these names; nil if they need no renewal
+	renewedLeases  *leases                // what the renewer renews
+	releasedCount  int                    // the number of names whose slots were given back again
 	isQueuedNoted  bool                   // golock has noticed that the attempt has queued for the next name
-	warned         bool                   // golock has warned of what makes the waiting slower
+	warned         bool                   // warnOfWaiting has warned
 	pendingSignals []syscall.Signal       // signals for the command that came while the run waited
-	made           atomic.Pointer[string] // the path of a directory that the store had to make; nil if there is none
+	madeDirectory  atomic.Pointer[string] // the path of a directory that the store had to make; nil if there is none
 	progress       progress
 }
 
-// wait returns the lease, or how the run failed.
+// wait waits for the slot. It returns the lease, or the outcome of a run that gets none.
 func (w *waitPhase) wait() (lease locks.Lease, failed *Outcome) {
 	if w.outcomeIfUnwanted == nil {
 		w.outcomeIfUnwanted = func() *Outcome { return nil }
@@ -78,10 +78,10 @@ func (w *waitPhase) wait() (lease locks.Lease, failed *Outcome) {
 	w.begin(pause) // asks the store, if need be in a goroutine of its own
 	defer func() { w.finish(lease != nil) }()
 	for {
-		w.noteMade()
+		w.warnOfMadeDirectory()
 		end := w.outcomeIfUnwanted()
 		if end == nil {
-			end = w.keepHeld()
+			end = w.renewHeld()
 		}
 		if end != nil {
 			_ = w.leave(releaseLimit) // no person waits for the end, so it may take longer than leaveLimit
@@ -89,27 +89,18 @@ func (w *waitPhase) wait() (lease locks.Lease, failed *Outcome) {
 		}
 		select {
 		case <-w.attempt.ended:
-			return w.received()
+			return w.takeResult()
 		default:
 		}
-		w.noteQueued()
-		w.warnOfWaiting()
-		err := w.status.failure()
-		progressErr := w.updateProgress()
-		if err == nil {
-			err = progressErr
-		}
+		err := w.noteChanges()
 		if err != nil {
 			_ = w.leave(leaveLimit)
-			return nil, w.refusal(err)
+			return nil, w.outcomeOf(err)
 		}
 		w.makeReady()
-		w.Relay.WakeAt(int64(w.keepAt()))
-		deadline := w.waitEnds()
-		sig, hasCome := w.Relay.Next(untilFirst(deadline, w.progress.due))
-		isOver := !deadline.IsZero() && !time.Now().Before(deadline)
-		if !hasCome && isOver {
-			return w.timedOut()
+		sig, isOver := w.next()
+		if isOver {
+			return w.endAtDeadline()
 		}
 		end = w.onSignal(sig)
 		if end != nil {
@@ -118,12 +109,35 @@ func (w *waitPhase) wait() (lease locks.Lease, failed *Outcome) {
 	}
 }
 
+// noteChanges reports what has changed for the run in the queue. The error is a panic in another goroutine.
+func (w *waitPhase) noteChanges() error {
+	w.noteQueued()
+	w.warnOfWaiting()
+	statusErr := w.status.failure()
+	progressErr := w.updateProgress()
+	if statusErr != nil {
+		return statusErr
+	}
+	return progressErr
+}
+
+// next waits for the next event, and returns its signal, or 0 for a wake-up. isOver says that nothing has come
+// until the waiting ends.
+func (w *waitPhase) next() (sig syscall.Signal, isOver bool) {
+	w.Relay.WakeAt(int64(w.renewAt()))
+	deadline := w.waitEnds()
+	sig, hasCome := w.Relay.Next(untilFirst(deadline, w.progress.due))
+	hasPassed := !deadline.IsZero() && !time.Now().Before(deadline)
+	return sig, !hasCome && hasPassed
+}
+
 // finish ends what the waiting has begun. Without a lease it gives back what the run holds.
 func (w *waitPhase) finish(hasLease bool) {
-	w.noteMade() // the store may have made the directory after the last look
-	w.endProgress(false)
+	w.warnOfMadeDirectory() // the store may have made the directory after the last look
+	const awaitLook = true
+	w.endProgress(!awaitLook)
 	w.attempt.cancel()
-	w.stopKeeping()
+	w.stopRenewals()
 	if !hasLease {
 		w.dropHeld()
 	}
@@ -138,12 +152,13 @@ func (w *waitPhase) finish(hasLease bool) {
 func (w *waitPhase) waitEnds() time.Time {
 	isAsking := w.Store.IsNetworked && w.attempt.queued.Load() == nil
 	if w.WaitLimit > 0 && isAsking {
-		return w.progress.view.Until.Add(refusalLimit)
+		return w.progress.report.Until.Add(refusalLimit)
 	}
-	return w.progress.view.Until
+	return w.progress.report.Until
 }
 
-// untilFirst returns the time until the first of the given times. A zero time does not count.
+// untilFirst returns the time until the first of the given times. A zero time does not count. Without any other
+// time the result is the longest duration.
 func untilFirst(times ...time.Time) time.Duration {
 	delay := time.Duration(math.MaxInt64)
 	for _, t := range times {
@@ -160,7 +175,7 @@ func (w *waitPhase) onSignal(sig syscall.Signal) *Outcome {
 	switch {
 	case w.ignores(sig):
 	case signals.EndsWaiting(sig):
-		return w.interrupted(sig)
+		return w.endBySignal(sig)
 	case sig == unix.SIGTSTP:
 		return w.suspend()
 	case sig != 0 && sig != unix.SIGCONT && sig != unix.SIGWINCH && sig != unix.SIGCHLD:
@@ -169,22 +184,23 @@ func (w *waitPhase) onSignal(sig syscall.Signal) *Outcome {
 	return nil
 }
 
-// noteMade warns of a directory that the store had to make, because its path may be misspelt.
-func (w *waitPhase) noteMade() {
-	path := w.made.Swap(nil)
+// warnOfMadeDirectory warns of a directory that the store had to make, because its path may be misspelt.
+func (w *waitPhase) warnOfMadeDirectory() {
+	path := w.madeDirectory.Swap(nil)
 	if path != nil {
 		w.Log(true, "lock directory made, because it was missing", "path", *path)
 	}
 }
 
-// makeReady starts the watchdog and opens the status socket, which the command will need. While the run
-// is far back in the queue, it ends them again. It drops errors, because they come again when the
-// command starts.
+// makeReady starts the watchdog and opens the status socket, which the command will need. If the run is far
+// back in the queue, makeReady ends them instead. It drops errors: a start that fails now is tried again, and
+// its error reported, when the command starts.
 func (w *waitPhase) makeReady() {
-	at := w.attempt.place.Load()
-	isFar := w.isQueuedNoted && (at == 0 || at > nearPlaces)
-	holdsSlots := w.turn > 0 // such a run keeps its watchdog, which gives the slots back if golock is killed
-	if time.Now().Before(w.startsAt) || isFar && !holdsSlots {
+	place := w.attempt.place.Load()
+	isFar := w.isQueuedNoted && (place == 0 || place > nearPlaces)
+	holdsSlots := w.heldCount > 0 // such a run keeps its watchdog, which gives the slots back if golock is killed
+	startsLater := time.Now().Before(w.startsAt)
+	if startsLater || isFar && !holdsSlots {
 		w.watchdog.dismiss()
 		w.status.close()
 		return
@@ -204,11 +220,11 @@ func (w *waitPhase) noteQueued() {
 	if w.OnProgress == nil && !w.NotesHolders {
 		return
 	}
-	if w.progress.view.Began.IsZero() {
-		w.progress.view.Began = time.Now()
-		w.progress.lookedAt = w.progress.view.Began.Add(-lookPause) // so that mayLook allows the first look at once
+	if w.progress.report.Began.IsZero() {
+		w.progress.report.Began = time.Now()
+		w.progress.lookedAt = w.progress.report.Began.Add(-lookPause) // so that mayLook allows the first look at once
 	}
-	w.progress.view.Name = w.current().Name
+	w.progress.report.Name = w.current().Name
 	w.reportProgress()
 	lacksHolders := w.NotesHolders && len(w.progress.waitedFor) == 0
 	if lacksHolders && w.progress.looks == nil && w.mayLook() {
@@ -224,12 +240,12 @@ func (w *waitPhase) warnOfWaiting() {
 	}
 }
 
-// received takes the result of an attempt that has ended by itself.
-func (w *waitPhase) received() (locks.Lease, *Outcome) {
+// takeResult takes the result of an attempt that has ended by itself.
+func (w *waitPhase) takeResult() (locks.Lease, *Outcome) {
 	w.sayReplaced()
 	if w.attempt.err != nil {
 		w.dropHeld()
-		return nil, w.refusal(w.attempt.err)
+		return nil, w.outcomeOf(w.attempt.err)
 	}
 	if term := w.attempt.lease.Term(); term.Ends() && locks.BootTime() >= term.End() {
 		out := w.outcomeOfLateGrant(w.attempt.lease, errLeaseOver)
@@ -239,6 +255,7 @@ func (w *waitPhase) received() (locks.Lease, *Outcome) {
 	return w.attempt.lease, nil
 }
 
+// sayReplaced prints which entries the run has replaced.
 func (w *waitPhase) sayReplaced() {
 	for _, e := range w.attempt.replaced.take() {
 		w.Say("replaced " + e.Holder())
@@ -246,7 +263,7 @@ func (w *waitPhase) sayReplaced() {
 }
 
 // giveUp ends the attempt and returns its result. Either the place in the queue is then gone, or the slot was
-// granted just before. After limit it returns nil and nil.
+// granted just before. If the attempt has not ended after limit, giveUp returns neither a lease nor an error.
 func (w *waitPhase) giveUp(limit time.Duration) (locks.Lease, error) {
 	w.attempt.cancel()
 	select {
@@ -257,11 +274,12 @@ func (w *waitPhase) giveUp(limit time.Duration) (locks.Lease, error) {
 	}
 }
 
-// leave gives up, and releases a slot that was granted too late. The error says that the slot or
-// the place in the queue was evicted. leave reads the eviction first, because others may use the
-// record once the run has given up.
+// leave leaves the queue, and releases a slot that was granted too late. The error says that the slot or
+// the place in the queue was evicted. leave reads the eviction first: on a local store another process may use
+// the record of the entry as soon as the run has left.
 //
-// A store over a network is asked for all of that at the same time, because it may not answer.
+// Over a network leave begins the release of the held slots before it has left the queue: a store that does not
+// answer then costs the time only once.
 func (w *waitPhase) leave(limit time.Duration) (evicted error) {
 	began := time.Now()
 	evicted = w.attempt.evicted()
@@ -284,15 +302,15 @@ func (w *waitPhase) leave(limit time.Duration) (evicted error) {
 	return evicted
 }
 
-// timedOut ends the waiting at its deadline.
-func (w *waitPhase) timedOut() (locks.Lease, *Outcome) {
+// endAtDeadline ends the waiting at its deadline.
+func (w *waitPhase) endAtDeadline() (locks.Lease, *Outcome) {
 	lease, err := w.giveUp(giveUpLimit)
 	wasCancelled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	failedItself := err != nil && !wasCancelled
 	isOutage := errors.As(err, new(*locks.OutageError))
 	switch {
 	case lease != nil, failedItself, isOutage: // the attempt came to a result just in time
-		return w.received()
+		return w.takeResult()
 	case !w.attempt.hasTurn.Load() && w.Store.IsNetworked:
 		return nil, &Outcome{Kind: Refused, Err: &locks.OutageError{Store: w.Store.URL(), Err: context.DeadlineExceeded}}
 	}
@@ -309,15 +327,15 @@ func (w *waitPhase) ignores(sig syscall.Signal) bool {
 	return w.Relay.Ignored(sig)
 }
 
-// interrupted ends the waiting because of a signal. TERM is how a store without leases evicts: whether
-// it did is known when the attempt has ended, which takes a moment on a busy machine.
-func (w *waitPhase) interrupted(sig syscall.Signal) *Outcome {
+// endBySignal ends the waiting because of a signal. A local queue evicts by TERM. Whether it has evicted this
+// run is known when the attempt has ended, which takes a moment on a busy machine.
+func (w *waitPhase) endBySignal(sig syscall.Signal) *Outcome {
 	limit := leaveLimit
 	if sig == unix.SIGTERM && w.Store.IsLocalQueue {
 		limit = releaseLimit
 	}
 	if evicted := w.leave(limit); evicted != nil && sig == unix.SIGTERM {
-		return w.refusal(evicted)
+		return w.outcomeOf(evicted)
 	}
 	return interruptedBy(sig)
 }
@@ -328,13 +346,14 @@ func (w *waitPhase) interrupted(sig syscall.Signal) *Outcome {
 func (w *waitPhase) suspend() *Outcome {
 	w.attempt.stopsSoon.Store(true)
 	if err := w.leave(math.MaxInt64); err != nil {
-		return w.refusal(err)
+		return w.outcomeOf(err)
 	}
 	if w.isQueuedNoted {
-		w.endProgress(true)
+		const awaitLook = true
+		w.endProgress(awaitLook)
 		w.Log(false, "left the queue", "signal", "TSTP")
 	}
-	w.stopKeeping()
+	w.stopRenewals()
 	w.Relay.Suspend()
 	if ref, err := locks.NewRef(w.Request.Name); err == nil {
 		w.renumber(ref)      // an ID that has left a queue never joins it again
@@ -345,9 +364,9 @@ func (w *waitPhase) suspend() *Outcome {
 	return nil
 }
 
-// refusal converts an error of the store to an outcome. A nested run that does not wait ends as
+// outcomeOf converts an error of the store to an outcome. A nested run that does not wait ends as
 // Busy. A nested run that would wait for the run around it is a mistake.
-func (w *waitPhase) refusal(err error) *Outcome {
+func (w *waitPhase) outcomeOf(err error) *Outcome {
 	busy, isBusy := errors.AsType[*locks.BusyError](err)
 	switch {
 	case errors.As(err, new(*locks.PanicError)):
@@ -368,7 +387,8 @@ func (w *waitPhase) refusal(err error) *Outcome {
 	return &Outcome{Kind: Refused, Err: err}
 }
 
-// whyBusy asks the store for the holders and waiters, for the message.
+// whyBusy asks the store who holds the slot and how many wait. If the store does not answer, the error names
+// nobody.
 func (w *waitPhase) whyBusy() *locks.BusyError {
 	name := w.current().Name
 	busy := &locks.BusyError{Name: name}

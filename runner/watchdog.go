@@ -46,8 +46,8 @@ type watchdog struct {
 	pid     int    // 0 if there is no watchdog
 	socket  int    // -1 after it was closed
 
-	ended     syscall.WaitStatus // the wait status, after dismiss
-	takesOver bool               // it gives the slots back in golock's stead (takeOver)
+	ended     syscall.WaitStatus // the wait status of the process, set by dismiss
+	takesOver bool               // takeOver was called: the process gives the slots back in golock's place
 }
 
 var (
@@ -61,6 +61,7 @@ var (
 // exitFault is the exit code of a watchdog whose Go runtime has failed (package fatal).
 const exitFault = 70
 
+// exists reports whether the process runs and golock has not given it up. w may be nil.
 func (w *watchdog) exists() bool { return w != nil && w.pid != 0 }
 
 // spawn starts the process. golock calls it while it waits for the slot, because the start takes
@@ -82,14 +83,14 @@ func (w *watchdog) spawn() error {
 		golockProgram = fdtable.MoveHigh(fd)
 		defer unix.Close(golockProgram)
 	}
-	group := 0
+	group := 0 // the command gets a group of its own
 	if r.Terminal {
 		group = unix.Getpgrp()
 	}
 	program := &command{
-		env: w.run.cmd.env[:w.run.cmd.common], inherit: []int{watchdogEnd, golockProgram},
+		env: r.cmd.env[:r.cmd.common], inherit: []int{watchdogEnd, golockProgram},
 		argv: append([]string{WatchdogName, strconv.Itoa(watchdogEnd), strconv.Itoa(group), strconv.Itoa(golockProgram)},
-			w.run.cmd.argv...),
+			r.cmd.argv...),
 	}
 	// The watchdog is not in golock's group, whose members are stopped and killed with the job. An
 	// orphaned group is the exception (setpgid(2)): the kernel does not let its members stop, because
@@ -98,7 +99,7 @@ func (w *watchdog) spawn() error {
 	if w.program != "" {
 		r.Relay.AsCaller(func() { w.pid, err = program.fork(w.program, program.argv, attr) })
 	}
-	if w.pid == 0 { // there is no such program, or it cannot be executed
+	if w.pid == 0 { // there is no w.program, or it cannot be executed
 		r.Relay.AsCaller(func() { w.pid, err = program.fork(runningProgram, program.argv, attr) })
 	}
 	if err != nil {
@@ -149,18 +150,17 @@ func (w *watchdog) start() (pid int, err error) {
 		w.program = ""
 		err = w.order(deadline)
 	}
-	spawnErr := &spawnError{}
-	if errors.As(err, &spawnErr) {
+	if spawnErr, ok := errors.AsType[*spawnError](err); ok {
 		return 0, spawnErr.cause
 	}
 	switch err {
 	case nil, unix.EPIPE: // after EPIPE, awaitStart finds that the watchdog has gone
 	case unix.EMSGSIZE:
-		return 0, w.run.cmd.problem(unix.E2BIG)
+		return 0, w.run.cmd.explain(unix.E2BIG)
 	case unix.EPERM, unix.ENOSYS:
 		return 0, os.NewSyscallError("sendto", err)
 	default:
-		return 0, w.run.cmd.problem(err)
+		return 0, w.run.cmd.explain(err)
 	}
 	return w.awaitStart(deadline)
 }
@@ -173,7 +173,7 @@ func (w *watchdog) order(deadline locks.Instant) error {
 	case err == nil:
 		return send(w.socket, msgStart, int64(deadline), w.run.cmd.env[w.run.cmd.common:]...)
 	case lacksResources(err):
-		return &spawnError{w.run.cmd.problem(err)}
+		return &spawnError{w.run.cmd.explain(err)}
 	case isRefusedCall(err):
 		return &spawnError{err}
 	}
@@ -220,7 +220,7 @@ func (w *watchdog) startError(failed message) error {
 	case len(failed.texts) > 0: // a refused system call
 		return os.NewSyscallError(failed.texts[0], errno)
 	}
-	return w.run.cmd.problem(errno)
+	return w.run.cmd.explain(errno)
 }
 
 // resumePause is the time after which golock checks whether a watchdog that does not answer is
@@ -252,12 +252,12 @@ func (w *watchdog) dismiss() {
 	w.pid = 0
 }
 
-// canTakeOver reports whether the watchdog can give the slots back, or does so already.
+// canTakeOver reports whether the watchdog can give the slots back in golock's place, or does so already.
 func (w *watchdog) canTakeOver() bool { return w.exists() || w != nil && w.takesOver }
 
-// takeOver makes the watchdog give the slots back, as if golock was killed, and golock does not wait for it.
-// With endsHolds it also ends their holds. takeOver reports whether a watchdog does so, now or since an
-// earlier call: it gives back the slots of all names at once.
+// takeOver makes the watchdog give the slots of all names back, as if golock was killed. golock does not wait for
+// that. With endsHolds the watchdog also ends the holds. takeOver reports whether there is such a watchdog, since
+// this call or an earlier one.
 func (w *watchdog) takeOver(endsHolds bool) bool {
 	if w.exists() {
 		if endsHolds {

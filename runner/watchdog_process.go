@@ -20,8 +20,8 @@ import (
 // owns its state. It runs on a thread that lives as long as the process, because the kernel kills
 // the command when that thread ends (PR_SET_PDEATHSIG, prctl(2)).
 //
-// It passes signals on to golock. Until the command runs, golock ignores the signals that its own caller
-// ignored. The command inherits what golock's caller ignored or blocked.
+// The watchdog passes signals on to golock, which may drop them. The command inherits what golock's caller ignored
+// or blocked, through the watchdog.
 type watchdogProcess struct {
 	relay  *signals.Relay
 	clock  locks.Clock
@@ -34,8 +34,8 @@ type watchdogProcess struct {
 
 	deadline  locks.Instant // 0 before the first deadline
 	pid       int           // the command; 0 before its start and after it was reaped
-	reported  bool          // golock knows that the command has ended
-	childless bool          // golock knows that no descendant is left
+	reported  bool          // golock was told that the command has ended
+	childless bool          // golock was told that no descendant is left
 }
 
 // ErrNotSpawned says that something else than golock run has started the watchdog.
@@ -53,6 +53,8 @@ func Watchdog(args []string, open func(url string) (locks.Store, error)) error {
 	return w.leases.release(w.relay, open)
 }
 
+// newWatchdogProcess reads the arguments that watchdog.spawn has made: the name, the descriptor of the socket, the
+// process group, the descriptor of golock's program, and the command.
 func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 	if len(args) < 5 {
 		return nil, ErrNotSpawned
@@ -74,7 +76,7 @@ func newWatchdogProcess(args []string) (*watchdogProcess, error) {
 		leases: golockLeases{program: program},
 		cmd:    &command{argv: args[4:], env: entry.Environ()},
 	}
-	if w.relay, err = signals.NewRelay(false); err != nil {
+	if w.relay, err = signals.NewRelay(signals.NoTerminal); err != nil {
 		return nil, err
 	}
 	w.relay.Catch()
@@ -105,7 +107,7 @@ func (w *watchdogProcess) run() {
 	}
 }
 
-// passOn sends golock a signal that the watchdog got, because a command that signals its parent means golock.
+// passOn sends golock a signal that the watchdog got: a command that signals its parent means golock.
 // On a terminal (w.group is not 0) golock gets the terminal's signals itself, and CHLD tells it that the
 // command has stopped.
 func (w *watchdogProcess) passOn(sig syscall.Signal) {
@@ -166,7 +168,7 @@ func (w *watchdogProcess) start(variables []string) {
 	var err error
 	w.relay.AsCaller(func() { w.pid, err = w.cmd.spawn(attr) })
 	if err != nil {
-		errno := unix.EINVAL // if err has no errno
+		errno := unix.EINVAL // stays if err has no errno
 		errors.As(err, &errno)
 		var call []string
 		if refused, ok := errors.AsType[*os.SyscallError](err); ok {

@@ -17,11 +17,13 @@ type message struct {
 	texts  []string
 }
 
+// messageKind says what a message means.
 type messageKind byte
 
+// The comments say what number and texts are. A message has none if its comment does not mention them.
 const (
 	// messages from golock to the watchdog
-	msgLeaseRef messageKind = iota + 1 // texts: the store's URL, the IDs of the leases; to release in golock's stead
+	msgLeaseRef messageKind = iota + 1 // texts: the store's URL, the IDs of the leases that the watchdog releases if golock is killed
 	msgStart                           // number: the deadline; texts: variables for the command
 	msgDeadline                        // number: the deadline, on CLOCK_BOOTTIME
 	msgReap                            // golock knows that the command has ended: the watchdog may reap it
@@ -51,9 +53,8 @@ func send(fd int, kind messageKind, number int64, texts ...string) error {
 }
 
 // receive receives a message without waiting. It fails with unix.EAGAIN if there is none, and with
-// another error if the other side has gone. recv(2) returns the length of this message (MSG_TRUNC):
-// a call that only asks for the length could see another message, and a longer message would be
-// cut.
+// another error if the other side has gone. It first asks for the length of the message (MSG_PEEK, MSG_TRUNC),
+// because recv(2) cuts off what does not fit into the buffer.
 func receive(fd int) (message, error) {
 	size, err := receivePacket(fd, nil, unix.MSG_PEEK|unix.MSG_TRUNC)
 	if err != nil {

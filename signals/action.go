@@ -14,7 +14,11 @@ import (
 
 // CatchStop makes Next give the stop signal of the terminal, because a golock that waits must leave
 // the queue before it stops. DropStop undoes it.
-func (r *Relay) CatchStop() { r.catch(slices.DeleteFunc([]syscall.Signal{unix.SIGTSTP}, ignored)) }
+func (r *Relay) CatchStop() {
+	if !ignored(unix.SIGTSTP) {
+		r.catch([]syscall.Signal{unix.SIGTSTP})
+	}
+}
 
 // DropStop restores the default action of the stop signal.
 func (r *Relay) DropStop() {
@@ -23,8 +27,8 @@ func (r *Relay) DropStop() {
 	}
 }
 
-// StopJob stops this process as an uncaught SIGTSTP does, if shallStop reports true, and returns when
-// the process is continued. The kernel does not stop a process that nobody in the session could
+// StopJob stops this process as an uncaught SIGTSTP does, and returns when the process is continued. If
+// shallStop reports false, StopJob does nothing. The kernel does not stop a process that nobody in the session could
 // continue (an orphaned process group).
 //
 // The SIGTSTP is pending while StopJob calls shallStop, so that a SIGCONT that comes meanwhile
@@ -39,7 +43,8 @@ func StopJob(shallStop func() bool) {
 	var previous action
 	sigaction(unix.SIGTSTP, &action{}, &previous)
 	defer sigaction(unix.SIGTSTP, &previous, nil)
-	var mask, previousMask uint64 = 1 << (unix.SIGTSTP - 1), 0
+	var mask uint64 = 1 << (unix.SIGTSTP - 1)
+	var previousMask uint64
 	sigprocmask(unix.SIG_BLOCK, &mask, &previousMask)
 	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGTSTP)
 	if !shallStop() {

@@ -43,11 +43,12 @@ func handlerPC() uintptr
 func faultHandlerPC() uintptr
 func restorerPC() uintptr
 
+// catch installs the handlers for the signals, which write to the pipe of r.
 func (r *Relay) catch(list []syscall.Signal) {
 	const (
-		onStack  = 0x08000000
-		restart  = 0x10000000
-		restorer = 0x04000000
+		onStack  = 0x08000000 // SA_ONSTACK
+		restart  = 0x10000000 // SA_RESTART
+		restorer = 0x04000000 // SA_RESTORER
 	)
 	pipeEnd, processID = int32(r.write), int32(syscall.Getpid())
 	for _, sig := range list {

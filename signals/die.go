@@ -28,7 +28,7 @@ func DieOf(sig syscall.Signal) {
 // Ending lists the signals that end a program by default (signal(7)) and that the caller does not
 // ignore, for a command of golock without a Relay. The Go runtime would drop most of them. The list
 // lacks faults, PROF, which os/signal never gives, and PIPE: the runtime ends the program by it after a
-// write to a closed standard output or error (package os/signal).
+// write to a standard output or error that is closed (package os/signal).
 func Ending() (list []syscall.Signal) {
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		isLeftToGo := sig == unix.SIGPIPE || sig == unix.SIGPROF || IsFault(sig)
@@ -45,7 +45,8 @@ func EndByDefault() {
 	for _, sig := range Ending() {
 		sigaction(sig, &action{}, nil)
 	}
-	if mask, known := entry.Mask(); known { // Package entry has blocked them. It is enough that one thread takes them.
+	// Package entry has blocked the signals. It is enough that this thread takes them.
+	if mask, known := entry.Mask(); known {
 		sigprocmask(unix.SIG_SETMASK, &mask, nil)
 	}
 }

@@ -21,7 +21,7 @@ import (
 //
 // There is one Relay in a process. Next belongs to one goroutine; all may call Wake.
 type Relay struct {
-	terminal   bool
+	terminal   bool             // golock has a terminal: job control signals keep their default action
 	caught     []syscall.Signal // the signals that Catch catches
 	ignored    []syscall.Signal // signals that the caller ignored and that golock would pass on
 	callerMask uint64           // the signals that the caller had blocked
@@ -38,6 +38,9 @@ type Relay struct {
 	buffer  [64]byte // bytes read from the pipe
 	unread  []byte   // the part of buffer that Next has not yet given
 }
+
+// NoTerminal is the argument of NewRelay in a process without a controlling terminal.
+const NoTerminal = false
 
 // NewRelay makes a relay that catches no signals yet. With terminal, the job control signals keep
 // their default action, so that golock stops and continues with its job.
@@ -168,38 +171,31 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 		pollEnd = time.Now().Add(min(timeout, RefusedPause))
 	}
 	for {
-		for len(r.unread) > 0 {
-			sig := syscall.Signal(r.unread[0])
-			r.unread = r.unread[1:]
-			if !isOfLibraries(sig) {
-				return sig, true
-			}
+		if sig, isUnread := r.takeUnread(); isUnread {
+			return sig, true
 		}
-		var room [4]unix.PollFd // keeps the usual number of descriptors off the heap
-		fds := append(room[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN}, unix.PollFd{Fd: int32(r.timer), Events: unix.POLLIN})
-		for _, fd := range r.watched {
-			fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-		}
-		remaining := unix.NsecToTimespec(int64(max(time.Until(pollEnd), 0)))
-		readable, err := unix.Ppoll(fds, &remaining, nil)
+		ready, err := r.poll(pollEnd)
 		isRefused := err != nil && err != unix.EINTR
 		if isRefused {
 			time.Sleep(min(time.Until(deadline), RefusedPause))
 		}
-		if fds[1].Revents != 0 { // the timer has expired
+		if ready.timer {
 			r.WakeAt(0)
 		}
-		if isRefused || fds[0].Revents != 0 {
+		if isRefused || ready.pipe {
 			n, err := unix.Read(r.read, r.buffer[:])
 			if err == nil {
 				r.unread = r.buffer[:n]
 				continue
 			}
 		}
+		isOver := !time.Now().Before(deadline)
 		switch {
-		case readable > 0, err == nil && pollEnd.Before(deadline):
+		case ready.any:
 			return 0, true
-		case !time.Now().Before(deadline), err == nil:
+		case err == nil: // pollEnd has come
+			return 0, pollEnd.Before(deadline)
+		case isOver:
 			return 0, false
 		case isRefused: // a wake-up makes the caller check everything
 			return 0, true
@@ -207,7 +203,38 @@ func (r *Relay) Next(timeout time.Duration) (syscall.Signal, bool) {
 	}
 }
 
-// RefusedPause is the time between two looks where the kernel or a seccomp profile refuses ppoll(2) or
+// takeUnread takes the next byte that was read from the pipe, and skips the signals of the C libraries.
+func (r *Relay) takeUnread() (sig syscall.Signal, isUnread bool) {
+	for len(r.unread) > 0 {
+		sig = syscall.Signal(r.unread[0])
+		r.unread = r.unread[1:]
+		if !isOfLibraries(sig) {
+			return sig, true
+		}
+	}
+	return 0, false
+}
+
+// readiness says which descriptors can be read.
+type readiness struct {
+	pipe  bool // the pipe has a signal or a wake-up
+	timer bool // the timer has expired
+	any   bool // the pipe, the timer, or a watched descriptor
+}
+
+// poll waits until a descriptor can be read, until end at the latest.
+func (r *Relay) poll(end time.Time) (readiness, error) {
+	var room [4]unix.PollFd // keeps the usual number of descriptors off the heap
+	fds := append(room[:0], unix.PollFd{Fd: int32(r.read), Events: unix.POLLIN}, unix.PollFd{Fd: int32(r.timer), Events: unix.POLLIN})
+	for _, fd := range r.watched {
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	remaining := unix.NsecToTimespec(int64(max(time.Until(end), 0)))
+	readable, err := unix.Ppoll(fds, &remaining, nil)
+	return readiness{pipe: fds[0].Revents != 0, timer: fds[1].Revents != 0, any: readable > 0}, err
+}
+
+// RefusedPause is the time between two checks for events where the kernel or a seccomp profile refuses ppoll(2) or
 // timerfd_settime(2).
 const RefusedPause = 50 * time.Millisecond
 

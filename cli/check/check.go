@@ -118,6 +118,7 @@ func (t *Test) round(ctx context.Context, n, killPercent int) {
 	}
 }
 
+// newRun makes the next run, and decides when it is killed.
 func (t *Test) newRun(toBeKilled bool) *run {
 	number := len(t.runs)
 	r := &run{test: t, number: number, child: t.child(number, toBeKilled)}

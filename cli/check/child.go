@@ -109,7 +109,7 @@ func Child(args []string) error {
 		}
 	}
 	time.Sleep(stay)
-	if mayBeKilled && !toolIsAlive() {
+	if mayBeKilled && !toolIsAlive() { // a lock that is free too early lets another child in now
 		// The next child needs about as long to start as this one did.
 		longest := max(stayAfterTool, min(startsPerStay*startDuration(n.Begin), longestMeeting))
 		if err := awaitOther(inside, longest); err != nil {
@@ -213,6 +213,7 @@ func readCount(file string) int {
 	return count
 }
 
+// writeLine writes a formatted text to a file, which it makes if it is missing. flag is added to the flags of open.
 func writeLine(file string, flag int, format string, args ...any) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|flag, 0o600)
 	if err != nil {
@@ -223,8 +224,7 @@ func writeLine(file string, flag int, format string, args ...any) error {
 	return err
 }
 
-// note is what a child writes about itself. It writes a line when it is inside, and the same line with
-// End when it leaves.
+// note is what a child writes about itself: a line when it is inside, and another one, with End, when it leaves.
 type note struct {
 	Number int
 	Begin  int64 // when the process reached main; in nanoseconds of now
@@ -241,14 +241,14 @@ func (n *note) hasEnded() bool { return n != nil && n.End != 0 }
 // no other child uses that counter at the same time. A tool that admits several children without slot
 // numbers gets a counter for each child.
 func (n *note) counter(dir string, limit int) string {
-	slot := strconv.Itoa(n.Slot)
+	file := dir + "/" + counterFile + "."
 	switch {
-	case limit == 1:
-		slot = "0"
+	case limit == 1: // the only slot, which other tools do not number
+		return file + "0"
 	case n.Slot < 0:
-		slot = "none-" + strconv.Itoa(n.Number)
+		return file + "none-" + strconv.Itoa(n.Number)
 	}
-	return dir + "/" + counterFile + "." + slot
+	return file + strconv.Itoa(n.Slot)
 }
 
 // append appends the line to the file of all children, with one write(2).

@@ -14,7 +14,7 @@ import (
 type Report struct {
 	Loops         int `json:"loops"`
 	Counter       int `json:"counter"`        // the sum of the counters of all slots in the end
-	LostUpdates   int `json:"lost_updates"`   // additions that children made and that the counters lack
+	LostUpdates   int `json:"lost_updates"`   // additions of children that the counters do not show
 	MaxConcurrent int `json:"max_concurrent"` // the largest number of children inside at the same time
 	Limit         int `json:"limit"`          // the largest number that the lock should admit
 
@@ -34,7 +34,7 @@ type Report struct {
 	Uncounted bool `json:"-"` // each child has a counter of its own: the tool admits several, without slot numbers
 }
 
-// missing returns the number of additions that are missing because runs were killed.
+// missing returns the number of additions that the counters lack because runs were killed.
 func (t *Test) missing(notes map[int]*note) int {
 	killed := 0
 	for _, r := range t.runs {
@@ -42,7 +42,7 @@ func (t *Test) missing(notes map[int]*note) int {
 			killed++
 		}
 	}
-	return min(killed, t.Loops-t.sum()) // a child may have added before it was killed
+	return min(killed, t.Loops-t.sum()) // a killed child may have added one all the same
 }
 
 // sum returns the sum of all counters.

@@ -32,9 +32,9 @@ type run struct {
 
 // killTime says when a run is killed.
 type killTime struct {
-	never  bool
-	inside bool          // when the child is inside
-	after  time.Duration // when the kill comes after the start, if inside is false
+	never  bool          // the run is not killed
+	inside bool          // the kill comes when the child is inside
+	after  time.Duration // if inside is false: the time from the start to the kill
 }
 
 // stopLimit is the time that a run gets to end after TERM.

@@ -11,7 +11,7 @@ import (
 	"golock/locks"
 )
 
-// Line is a line of a report: what became of one run that asked for a slot. Times are in seconds.
+// Line is a line of a report: what became of one run that asked for a slot. Durations are in seconds.
 // Programs rely on the names of its members.
 type Line struct {
 	Name     string    `json:"name"`

@@ -12,7 +12,7 @@ import (
 // column is a column of the table.
 type column struct {
 	group, head string // the two lines of the heading; columns beside each other can have a group in common
-	isText      bool   // aligned to the left
+	isText      bool   // the cells are aligned to the left, otherwise to the right
 	dropRank    int    // the order in which columns are left out of a narrow table, from 1; 0 keeps the column
 	dropIfZero  bool   // a narrow table leaves the column out, before all others, if all its numbers are 0
 	cell        func(*Row) string
@@ -47,7 +47,7 @@ func columns() []column {
 func timeOf(seconds float64) time.Time { return time.UnixMicro(int64(seconds * 1e6)) }
 
 // Table returns the lines of a table for people, or none if there are no runs. To fit into a width it
-// leaves columns out; a width of 0 has no limit. The column STORE is there if there are several stores.
+// leaves columns out; a width of 0 has no limit. Only a table of several stores has the column STORE.
 func Table(rows []*Row, width int) []string {
 	if len(rows) == 0 {
 		return nil
@@ -56,19 +56,8 @@ func Table(rows []*Row, width int) []string {
 	for _, row := range rows {
 		stores[row.Store] = true
 	}
-	var table []*filledColumn
-	for _, c := range columns() {
-		if c.head == "STORE" && len(stores) == 1 {
-			continue
-		}
-		f := fillColumn(c, rows)
-		if c.head == "UNLOCKED" && f.isZero {
-			continue
-		}
-		table = append(table, f)
-	}
-	table = fit(table, width)
-	lines := make([]string, len(rows)+2)
+	table := fit(fillColumns(rows, len(stores) > 1), width)
+	lines := make([]string, len(rows)+2) // the first line has the groups of columns, the second one the heads
 	group := ""
 	for i, f := range table {
 		isLast := i == len(table)-1
@@ -76,12 +65,9 @@ func Table(rows []*Row, width int) []string {
 		if f.group != group {
 			title, group = f.group, f.group
 		}
-		for n := range lines {
-			text, isText := title, true
-			if n > 0 {
-				text, isText = f.cells[n-1], f.isText
-			}
-			lines[n] += f.pad(text, isText, isLast)
+		lines[0] += f.pad(title, true, isLast)
+		for n, cell := range f.cells {
+			lines[n+1] += f.pad(cell, f.isText, isLast)
 		}
 	}
 	for n := range lines {
@@ -91,6 +77,21 @@ func Table(rows []*Row, width int) []string {
 		}
 	}
 	return lines
+}
+
+// fillColumns returns the columns that a table of the rows has without a limit of its width.
+func fillColumns(rows []*Row, hasStores bool) (table []*filledColumn) {
+	for _, c := range columns() {
+		if c.head == "STORE" && !hasStores {
+			continue
+		}
+		f := fillColumn(c, rows)
+		if c.head == "UNLOCKED" && f.isZero {
+			continue
+		}
+		table = append(table, f)
+	}
+	return table
 }
 
 // filledColumn is a column with its cells. The first cell is the head.

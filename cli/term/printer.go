@@ -24,15 +24,15 @@ type Printer struct {
 	Verbose bool
 	Quiet   bool
 	Request *locks.Request // the run that the lines are about; nil if they are about none
-	drawn   bool           // the progress line is on the terminal
+	isDrawn bool           // the progress line is on the terminal
 	stuck   chan error     // gets nil, or a panic, when a line that was given up has been written; nil if no line was given up
 }
 
 // patience is the time that a line waits for its reader.
 const patience = 100 * time.Millisecond
 
-// maxPatience limits how often in a row a line waits for patience, on a machine that is too busy to
-// write it.
+// maxPatience limits how often write waits for patience while the descriptor has room: then the machine is too
+// busy to run the goroutine that writes.
 const maxPatience = 10
 
 // Step prints, with -v, what golock does and when.
@@ -63,12 +63,11 @@ func (p *Printer) Fail(err error) {
 		text += "\n" + string(fault.Stack)
 	}
 	for line := range strings.Lines(text) {
-		p.Line("error", strings.TrimRight(line, "\n"), p.whoIsBusy(err))
+		p.Line("error", strings.TrimRight(line, "\n"), p.busyPairs(err))
 	}
 }
 
-// Skip prints a skipped run as a step: it got no slot in time, and the user has made that a
-// success.
+// Skip prints a skipped run as a step: it got no slot in time, and -E 0 makes that a success.
 func (p *Printer) Skip(err error) {
 	busy, isBusy := errors.AsType[*locks.BusyError](err)
 	switch {
@@ -81,8 +80,8 @@ func (p *Printer) Skip(err error) {
 	}
 }
 
-// whoIsBusy returns the facts of a busy lock as pairs, for programs that read the log.
-func (p *Printer) whoIsBusy(err error) []any {
+// busyPairs returns who uses a busy lock as pairs, for programs that read the log. It returns nil for other errors.
+func (p *Printer) busyPairs(err error) []any {
 	var busy *locks.BusyError
 	if !p.JSON || !errors.As(err, &busy) {
 		return nil
@@ -143,7 +142,7 @@ func (p *Printer) jsonLine(level, message string, pairs []any) string {
 	return withoutPasswords(b.String()) + "}"
 }
 
-// LogValue returns a value in the form in which a log shows it.
+// LogValue returns a value in the form in which the log shows it, in text or JSON.
 func (p *Printer) LogValue(v any) any {
 	switch v := v.(type) {
 	case time.Duration:

@@ -31,7 +31,7 @@ type Pace struct {
 	nextLine time.Time     // when the next line is due; zero while golock does not wait
 }
 
-// PaceOf finds out who reads the progress.
+// PaceOf returns a pace for those who read the progress: a person at a terminal, a log, the service manager.
 func (p *Printer) PaceOf() Pace {
 	var st unix.Stat_t
 	err := unix.Fstat(unix.Stderr, &st)
@@ -42,8 +42,8 @@ func (p *Printer) PaceOf() Pace {
 	return Pace{Live: isLive, Lines: isRead && !isLive, Notify: os.Getenv("NOTIFY_SOCKET") != ""}
 }
 
-// isLive reports whether golock rewrites a line of progress in place. It does on a terminal if it leads
-// its job: in make -j the line would mix with what other processes write.
+// isLive reports whether golock rewrites a line of progress in place. It does so on a terminal if it leads
+// its job. A golock that make -j has started leads none, and its line would mix with what others write.
 func (p *Printer) isLive() bool {
 	kind := os.Getenv("TERM")
 	canRewrite := kind != "" && kind != "dumb" && ScreenOf(unix.Stderr).Columns > 0
@@ -58,32 +58,36 @@ func (p *Pace) OnProgress(report func(w *runner.WaitProgress, isDue bool)) func(
 	if !p.Live && !p.Lines && !p.Notify {
 		return nil
 	}
-	return func(w *runner.WaitProgress) time.Duration {
-		now := time.Now()
-		switch {
-		case w == nil:
-			report(nil, false)
-			p.nextLine = time.Time{}
-			return 0
-		case p.nextLine.IsZero() && p.Live:
-			p.pause, p.nextLine = livePeriod, now.Add(firstLive)
-		case p.nextLine.IsZero():
-			p.pause, p.nextLine = firstLine, now.Add(firstLine)
-		}
-		isDue := !now.Before(p.nextLine)
-		report(w, isDue && (p.Live || p.Lines))
-		if isDue && !p.Live {
-			p.pause = min(2*p.pause, longestPause)
-		}
-		if isDue {
-			p.nextLine = now.Add(p.pause)
-		}
-		delay := max(p.nextLine.Sub(now), time.Millisecond)
-		if p.Notify {
-			delay = min(delay, statusPeriod)
-		}
-		return delay
+	return func(w *runner.WaitProgress) time.Duration { return p.update(w, report) }
+}
+
+// update calls report with the progress, and returns the delay until the next call.
+func (p *Pace) update(w *runner.WaitProgress, report func(w *runner.WaitProgress, isDue bool)) time.Duration {
+	now := time.Now()
+	switch {
+	case w == nil:
+		const isDue = false
+		report(nil, isDue)
+		p.nextLine = time.Time{}
+		return 0
+	case p.nextLine.IsZero() && p.Live:
+		p.pause, p.nextLine = livePeriod, now.Add(firstLive)
+	case p.nextLine.IsZero():
+		p.pause, p.nextLine = firstLine, now.Add(firstLine)
 	}
+	isDue := !now.Before(p.nextLine)
+	report(w, isDue && (p.Live || p.Lines))
+	if isDue && !p.Live {
+		p.pause = min(2*p.pause, longestPause)
+	}
+	if isDue {
+		p.nextLine = now.Add(p.pause)
+	}
+	delay := max(p.nextLine.Sub(now), time.Millisecond)
+	if p.Notify {
+		delay = min(delay, statusPeriod)
+	}
+	return delay
 }
 
 // OnProgress returns the function that a waiting run calls to report its progress.
@@ -227,15 +231,15 @@ func ordinal(n int) string {
 // background it writes no line, because the terminal belongs to the foreground job.
 func (p *Printer) Live(text string) {
 	if text == "" {
-		if p.drawn {
-			p.drawn = false
+		if p.isDrawn {
+			p.isDrawn = false
 			p.write([]byte(clearLine))
 		}
 		return
 	}
 	foregroundGroup, err := unix.IoctlGetInt(unix.Stderr, unix.TIOCGPGRP)
-	p.drawn = err == nil && foregroundGroup == unix.Getpgrp()
-	if p.drawn {
+	p.isDrawn = err == nil && foregroundGroup == unix.Getpgrp()
+	if p.isDrawn {
 		p.write([]byte(clearLine + Cut(text, max(ScreenOf(unix.Stderr).Columns-1, 1))))
 	}
 }

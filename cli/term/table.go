@@ -70,13 +70,13 @@ const pieceSize = 32 << 10
 // memory as a whole.
 func JSONRows(entries []locks.Entry) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		known := users{}
+		names := users{}
 		piece := "["
 		for i := range entries {
 			if i > 0 {
 				piece += ","
 			}
-			text := jsonText(rowOf(entries[i], known), "  ", "  ")
+			text := jsonText(rowOf(entries[i], names), "  ", "  ")
 			piece += "\n  " + strings.TrimSuffix(text, "\n")
 			if len(piece) < pieceSize {
 				continue
@@ -96,18 +96,18 @@ func JSONRows(entries []locks.Entry) iter.Seq[string] {
 // Rows converts entries to rows.
 func Rows(entries []locks.Entry) []Row {
 	rows := []Row{}
-	known := users{}
+	names := users{}
 	for _, e := range entries {
-		rows = append(rows, rowOf(e, known))
+		rows = append(rows, rowOf(e, names))
 	}
 	return rows
 }
 
-func rowOf(e locks.Entry, known users) Row {
+func rowOf(e locks.Entry, names users) Row {
 	row := Row{
 		Name: e.Name, Note: e.Note, State: e.State, Slots: append([]int{}, e.Slots...), Position: e.Position,
 		Weight: e.Claim.Weight, Max: e.Claim.Max, Priority: e.Claim.Priority,
-		Host: e.Host, PID: e.PID, User: known.of(e), Command: append([]string{}, e.Command...), Since: timestamp(sinceOf(e)),
+		Host: e.Host, PID: e.PID, User: names.of(e), Command: append([]string{}, e.Command...), Since: timestamp(sinceOf(e)),
 		Fence: e.Fence, Orphaned: e.Orphaned, WaitsFor: e.WaitsFor, Unkept: e.HasNoProcess(), HeldTill: timestamp(e.HeldTill),
 	}
 	if e.Ref != (locks.Ref{}) { // entries of a plain lock have no ID
@@ -126,8 +126,8 @@ func timestamp(t time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
-// sinceOf returns when an entry began to wait or to hold. On a store with leases each command computes that
-// from an age. It is rounded, so that two commands show the same time for the same entry.
+// sinceOf returns when an entry began to wait or to hold. On a store with leases each golock ls computes
+// that from an age. It is rounded, so that two of them show the same time for the same entry.
 func sinceOf(e locks.Entry) time.Time {
 	if e.TTL > 0 {
 		return e.Since.Round(time.Second)
@@ -159,10 +159,10 @@ func Table(entries []locks.Entry, width int) []string {
 	}
 	widths := make([]int, len(heads)) // a width of 0 leaves the column out
 	table := [][]string{heads}
-	known := users{}
+	names := users{}
 	isBrief := width > 0
 	for _, e := range entries {
-		cells := cellsOf(e, known.of(e), isBrief)
+		cells := cellsOf(e, names.of(e), isBrief)
 		table = append(table, cells)
 		for i, cell := range cells {
 			if cell != "" || i == len(heads)-1 {
@@ -226,7 +226,7 @@ func cellsOf(e locks.Entry, user string, isBrief bool) []string {
 	return []string{
 		locks.Printable(e.Name, NameLimit), stateOf(e), position, slots, limit,
 		unlessUsual(e.Claim.Weight, 1), unlessUsual(e.Claim.Priority, 0), pid, locks.Printable(who, NameLimit),
-		since, age, endOf(e), locks.Printable(e.Note, locks.MaxNote), command,
+		since, age, timeLeft(e), locks.Printable(e.Note, locks.MaxNote), command,
 	}
 }
 
@@ -258,6 +258,7 @@ func unlessUsual(n, usual int) string {
 	return strconv.Itoa(n)
 }
 
+// stateOf writes the state of an entry, and what a reader of the table must know with it.
 func stateOf(e locks.Entry) string {
 	switch {
 	case e.Orphaned:
@@ -272,8 +273,8 @@ func stateOf(e locks.Entry) string {
 	return string(e.State)
 }
 
-// endOf writes the time until an entry ends by itself: when its lease and its hold are both over.
-func endOf(e locks.Entry) string {
+// timeLeft writes the time until an entry ends by itself: when its lease and its hold are both over.
+func timeLeft(e locks.Entry) string {
 	switch {
 	case e.Ended: // the column STATE shows the end
 	case !e.HeldTill.IsZero():
@@ -294,7 +295,7 @@ func fitColumns(heads []string, widths []int, width int) {
 	name, command := &widths[0], &widths[len(widths)-1]
 	note := &widths[slices.Index(heads, "NOTE")]
 	fullNote := *note
-	used := func() int {
+	used := func() int { // the width of all columns but the last one, and of the gaps behind them
 		sum := 0
 		for _, w := range widths[:len(widths)-1] {
 			if w > 0 {
@@ -303,12 +304,12 @@ func fitColumns(heads []string, widths []int, width int) {
 		}
 		return sum
 	}
-	least := min(*command, commandLeast)
-	if over := used() + least - width; over > 0 {
-		*name = max(*name-over, min(*name, nameLeast))
+	least := min(*command, commandLeast) // the width that stays for the command
+	if excess := used() + least - width; excess > 0 {
+		*name = max(*name-excess, min(*name, nameLeast))
 	}
-	if over := used() + least - width; over > 0 {
-		*note = max(*note-over, min(*note, noteLeast))
+	if excess := used() + least - width; excess > 0 {
+		*note = max(*note-excess, min(*note, noteLeast))
 	}
 	for _, head := range []string{"PRIORITY", "WEIGHT", "MAX", "SLOT", "POS", "USER", "LEFT", "SINCE", "NOTE", "AGE", "PID"} {
 		if used()+least > width {

@@ -21,11 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A set of signals has signal 1 in bit 0. All sets are constants, because start runs before any
+// A set of signals has signal 1 in bit 0. All sets have constant values, because start runs before any
 // initialization.
 
-// isFault is the set of ILL TRAP BUS FPE SEGV SYS.
-const isFault = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30 //nolint:unused // not used on machines where start is not written in assembly
+// faultSet is the set of ILL TRAP BUS FPE SEGV SYS.
+const faultSet = 1<<3 | 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<30 //nolint:unused // not used on machines where start is not written in assembly
 
 // The assembly of start (start_*.s) reads and writes these variables before anything else runs.
 var (
@@ -33,11 +33,11 @@ var (
 	stack unsafe.Pointer
 	// startMask is the set that start blocks. It leaves out faults, PROF and URG, which the runtime uses,
 	// and 32 and 33, which belong to the C library.
-	startMask     uint64    = ^uint64(isFault | 1<<22 | 1<<26 | 1<<31 | 1<<32) //nolint:unused // read by start
-	callerMask    uint64                                                       // the signals that the caller had blocked
-	callerIgnored uint64                                                       // the signals that the caller ignored
-	scratch       [4]uint64                                                    //nolint:unused // a struct sigaction of the kernel
-	defaultAction [4]uint64                                                    //nolint:unused // a struct sigaction of the kernel, all zero
+	startMask     uint64    = ^uint64(faultSet | 1<<22 | 1<<26 | 1<<31 | 1<<32) //nolint:unused // read by start
+	callerMask    uint64                                                        // the signals that the caller had blocked
+	callerIgnored uint64                                                        // the signals that the caller ignored
+	scratch       [4]uint64                                                     //nolint:unused // a struct sigaction of the kernel
+	defaultAction [4]uint64                                                     //nolint:unused // a struct sigaction of the kernel, all zero
 	callerLimit   unix.Rlimit
 	closedFiles   uint64 // the standard descriptors that the caller had closed, descriptor 0 in bit 0
 
@@ -52,7 +52,7 @@ var (
 var (
 	// faultSignals get a handler that tells a fault of this process from a signal that somebody sent. A
 	// sent signal ends the process by its default action.
-	faultSignals uint64 = isFault //nolint:unused // read by setAction
+	faultSignals uint64 = faultSet //nolint:unused // read by setAction
 	// noHandler is the set for which the runtime gets no handler. At first it has QUIT ABRT STKFLT. start
 	// adds the signals that the caller ignored and that are in keepIgnored. In a run it adds endSignals.
 	noHandler uint64 = 1<<2 | 1<<5 | 1<<15 //nolint:unused // read by setAction
@@ -61,19 +61,20 @@ var (
 	endSignals uint64 = 1<<0 | 1<<1 | 1<<14 //nolint:unused // read by start
 	// keepIgnored is the set of signals that stay ignored if the caller ignored them. It leaves out faults,
 	// and CHLD (17), which golock needs.
-	keepIgnored uint64 = ^uint64(isFault | 1<<16) //nolint:unused // read by start
+	keepIgnored uint64 = ^uint64(faultSet | 1<<16) //nolint:unused // read by start
 
 	runtimeHandler uintptr //nolint:unused // the runtime's handler of faults
 )
 
-// Mask returns the signals that the caller had blocked, signal 1 in bit 0, and whether start has run,
-// so that they are known.
+// Mask returns the signals that the caller had blocked, signal 1 in bit 0. They are known only if start has run.
 func Mask() (set uint64, known bool) { return callerMask, stack != nil }
 
-// Ignored returns the signals that the caller ignored, signal 1 in bit 0, and whether they are known.
+// Ignored returns the signals that the caller ignored, signal 1 in bit 0. They are known only if start
+// has run.
 func Ignored() (set uint64, known bool) { return callerIgnored, stack != nil }
 
-// OpenFiles returns the caller's limit of open files (RLIMIT_NOFILE), which the runtime raises.
+// OpenFiles returns the caller's limit of open files (RLIMIT_NOFILE), which the runtime raises. It is
+// known only if start has run.
 func OpenFiles() (limit unix.Rlimit, known bool) { return callerLimit, stack != nil }
 
 // IsClosed reports whether the caller had closed a standard descriptor. start has opened /dev/null

@@ -31,7 +31,7 @@ func Find(name string) (string, error) {
 	if name == "" {
 		return "", unix.ENOENT
 	}
-	failed := unix.ENOENT
+	notFound := unix.ENOENT
 	for dir := range strings.SplitSeq(searchPath(), ":") {
 		if dir == "" {
 			dir = "."
@@ -44,10 +44,10 @@ func Find(name string) (string, error) {
 			return file, nil
 		}
 		if err == nil || err == unix.EACCES {
-			failed = unix.EACCES
+			notFound = unix.EACCES
 		}
 	}
-	return "", failed
+	return "", notFound
 }
 
 // searchPath returns the directories in which Find looks, separated by colons.

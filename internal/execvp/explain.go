@@ -28,10 +28,10 @@ func Explain(name string, err error) string {
 		return "it is not executable: use chmod +x"
 	case exists && errors.Is(err, unix.ENOENT) && st.Mode&unix.S_IFMT == unix.S_IFREG:
 		return explainInterpreter(path)
-	case exists || name == "" || !errors.Is(err, unix.ENOENT):
-		return ""
+	case !exists && name != "" && errors.Is(err, unix.ENOENT):
+		return explainMissing(name)
 	}
-	return explainMissing(name)
+	return ""
 }
 
 // explainMissing says what the user may have meant by the name of a program that does not exist.

@@ -51,7 +51,7 @@ func init() { //nolint:gochecknoinits // importing the package must be enough
 
 // write writes to a descriptor, and returns the count or a negative errno. The runtime writes its
 // last message in pieces. write collects them and ends the process after the first line. All other
-// text is written unchanged: wake-ups of other threads, and what GODEBUG asks for.
+// writes pass unchanged: those that wake the runtime's poller, and the text that GODEBUG asks for.
 //
 // The runtime may have failed, or may not have started. So write and the functions it calls use no
 // stack growth, no heap and no locks of the runtime.

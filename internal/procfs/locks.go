@@ -10,7 +10,7 @@ import (
 type Lock struct {
 	Kind    string // FLOCK, POSIX, OFDLCK ...
 	Waiting bool   // a process waits for this lock
-	Shared  bool
+	Shared  bool   // other processes may have a shared lock at the same time
 	PID     int    // the process that locked; 0 if it is in another pid namespace, -1 if the kernel does not say
 	File    string // MAJOR:MINOR:INODE; the device can differ from the one of stat(2)
 	Start   string // the first byte of the locked range
@@ -38,12 +38,15 @@ func FDLocks(pid, fd int) []Lock {
 func parseLocks(text, prefix string) (found []Lock) {
 	for line := range strings.Lines(text) {
 		line, isLock := strings.CutPrefix(line, prefix)
+		if !isLock {
+			continue
+		}
 		field := strings.Fields(line)
 		waiting := len(field) > 1 && field[1] == "->"
 		if waiting {
 			field = slices.Delete(field, 1, 2)
 		}
-		if !isLock || len(field) < 8 {
+		if len(field) < 8 {
 			continue
 		}
 		pid, _ := strconv.Atoi(field[4])

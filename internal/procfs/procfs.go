@@ -90,8 +90,8 @@ func readAt(directory int, path string, size int) (string, error) {
 	}
 }
 
-// Slowdown returns how many times slower than alone a process of this machine runs now: the number of
-// processes that can run, per processor. It is at least 1, and 1 if /proc does not tell (proc_loadavg(5)).
+// Slowdown returns how many times slower a process runs now than on an idle machine: the number of processes
+// that can run (proc_loadavg(5)), per processor. It is at least 1. If the number is not known, it is 1.
 func Slowdown() float64 {
 	text, err := Read("/proc/loadavg", 128)
 	if err != nil {
@@ -100,8 +100,8 @@ func Slowdown() float64 {
 	return max(1, float64(runnable(text))/float64(runtime.NumCPU()))
 }
 
-// runnable returns the number of processes that can run, from the text of /proc/loadavg, or 0 if it is not
-// there.
+// runnable returns the number of processes that can run, from the text of /proc/loadavg, or 0 if the text
+// lacks it.
 func runnable(text string) int {
 	field := strings.Fields(text)
 	if len(field) < 4 {

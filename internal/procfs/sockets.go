@@ -38,11 +38,12 @@ func TCPName(address netip.AddrPort) string {
 // TCPListeners returns the inodes of the listening TCP sockets of this network namespace. Its keys
 // are addresses as [TCPName] writes them.
 func TCPListeners() map[string]uint64 {
+	const listening = "0A" // TCP_LISTEN
 	found := map[string]uint64{}
 	for _, list := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
 		text, _ := Read(list, 1<<14)
 		for line := range strings.Lines(text) {
-			if field := strings.Fields(line); len(field) > 9 && field[3] == "0A" {
+			if field := strings.Fields(line); len(field) > 9 && field[3] == listening {
 				found[field[1]], _ = strconv.ParseUint(field[9], 10, 64)
 			}
 		}

@@ -115,7 +115,7 @@ func KillDescendants(except []Process, collected func(pid int, ws syscall.WaitSt
 		if noChildIsLeft {
 			return
 		}
-		if len(except) > 0 && len(found) == 0 {
+		if len(except) > 0 && len(found) == 0 { // only the processes in except and their descendants are left
 			return
 		}
 	}

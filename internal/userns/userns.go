@@ -57,8 +57,8 @@ const Unknown = -1
 // -r, bwrap). Such a namespace uses the files of the host, so the user of the host counts. Elsewhere,
 // as in a container with a root of its own, RealUser returns uid.
 //
-// It returns Unknown for a user without a mapping (unshare -U), and in a namespace inside another one,
-// which bwrap makes for --dev: the map says who the user is in the namespace between, where it is root.
+// It returns Unknown for a user without a mapping (unshare -U). It also returns Unknown in a namespace inside
+// another one, which bwrap makes for --dev: its map leads only to the outer of the two, where the user is root.
 func RealUser(uid int) int {
 	if _, isMapped := Root(); isMapped {
 		return uid

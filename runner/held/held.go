@@ -25,7 +25,7 @@ import (
 type Question string
 
 const (
-	Still   Question = "held"    // asks whether the slot is still held; a lease is renewed before the answer
+	Confirm Question = "held"    // asks whether the slot is still held; a lease is renewed before the answer
 	Release Question = "release" // tells the holder to release the slot, if no command runs in it
 )
 

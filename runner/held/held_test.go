@@ -23,7 +23,7 @@ const id = "0123456789abcdef0123456789abcdef-0123456789abcdef0123456789abcdef"
 // The test binary is also the other user.
 func TestMain(m *testing.M) {
 	if dir, isAsker := os.LookupEnv("LOCKTEST_HELD_ASK"); isAsker {
-		if err := ask(dir, Still); err != ErrNobody {
+		if err := ask(dir, Confirm); err != ErrNobody {
 			println("asked as another user:", fmt.Sprint(err))
 			os.Exit(1)
 		}
@@ -58,10 +58,10 @@ func directory(t *testing.T) string {
 
 func TestAnswers(t *testing.T) {
 	dir := directory(t)
-	if err := ask(dir, Still); err != ErrNobody {
+	if err := ask(dir, Confirm); err != ErrNobody {
 		t.Fatalf("nobody there: %v", err)
 	}
-	if err := ask(dir+"/n", Still); err != ErrNobody {
+	if err := ask(dir+"/n", Confirm); err != ErrNobody {
 		t.Fatalf("no directory: %v", err)
 	}
 	answers := map[Question]error{
@@ -84,7 +84,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%q: answered by process %d", place, pid)
 		}
 		l.Close()
-		if err := ask(dir, Still); err != ErrNobody {
+		if err := ask(dir, Confirm); err != ErrNobody {
 			t.Errorf("%q, closed: %v", place, err)
 		}
 		if pid := Process(dir, id); pid != 0 {
@@ -100,7 +100,7 @@ func TestAnswers(t *testing.T) {
 // it was.
 func TestFaultOfTheStore(t *testing.T) {
 	fault := &locks.PanicError{Value: "a fault made by the test"}
-	answers := map[Question]error{"fault": fmt.Errorf("the store: %w", fault), Still: nil}
+	answers := map[Question]error{"fault": fmt.Errorf("the store: %w", fault), Confirm: nil}
 	failed := make(chan error, 2)
 	l, err := Listen("", id, func(_ context.Context, q Question) error { return answers[q] }, func(f error) { failed <- f })
 	testkit.Must(t, err)
@@ -111,7 +111,7 @@ func TestFaultOfTheStore(t *testing.T) {
 	if reported := <-failed; reported != error(fault) {
 		t.Errorf("reported: %v, want %v", reported, fault)
 	}
-	testkit.Must(t, ask("", Still))
+	testkit.Must(t, ask("", Confirm))
 }
 
 // Several ask at a time; one that says nothing is in nobody's way, also not in
@@ -124,7 +124,7 @@ func TestSilentClient(t *testing.T) {
 		client, err := newSocket(socketPath(dir, id), unix.Connect)
 		testkit.Must(t, err)
 		began := time.Now()
-		testkit.Must(t, ask(dir, Still))
+		testkit.Must(t, ask(dir, Confirm))
 		l.Close()
 		fastest = min(fastest, time.Since(began))
 		unix.Close(client)
@@ -144,7 +144,7 @@ func TestCloseAnswersFirst(t *testing.T) {
 		return ctx.Err()
 	})
 	got := make(chan error)
-	go func() { got <- ask(dir, Still) }()
+	go func() { got <- ask(dir, Confirm) }()
 	<-asked
 	closed := make(chan struct{})
 	go func() {
@@ -210,7 +210,7 @@ func TestSweep(t *testing.T) {
 	}
 	count(2*time.Hour, 0)
 	count(0, 1)
-	if err := ask(dir, Still); err != nil {
+	if err := ask(dir, Confirm); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "other.sock")); err != nil {

@@ -38,7 +38,7 @@ type Renewer struct {
 
 	next    locks.Instant // when the next renewal is due
 	failure error         // why the last renewal failed; nil if it succeeded
-	warned  bool          // the Renewer has warned of a store that is too far away
+	warned  bool          // warnOfDistance has warned
 
 	Window time.Duration // the time between StopAt and the end of the lease
 	Term   locks.Term    // the last term that the store has promised
@@ -55,21 +55,20 @@ type answer struct {
 // stopLimit limits how long Stop waits.
 const stopLimit = 60 * time.Millisecond
 
-// retryPause is the time between a failed renewal and the next one. With it an outage does no harm
-// if it is shorter than 2/3 TTL - the stop window - 1.5 locks.NearRenewalLimit: an attempt that hangs
-// may take one locks.Term.RenewalLimit to fail after the outage.
+// retryPause is the time between a failed renewal and the next one. It keeps a promise of golock: an outage
+// does no harm if it is shorter than 2/3 TTL - the stop window - 1.5 locks.NearRenewalLimit. The last term is
+// there because an attempt that began in the outage may hang for one locks.Term.RenewalLimit.
 func retryPause(ttl time.Duration) time.Duration { return min(ttl/40, 100*time.Millisecond) }
 
-// renewInterval is a third of the TTL. The promise at retryPause leaves half a NearRenewalLimit for other
-// needs: that pause, the drift of clocks (locks.Term.End), KILL if the stop window has no room for it, the
-// longer attempts of a store that is far away, and the renewal itself. If these need more, the interval is
-// shorter by the difference. A tenth of the TTL is the shortest interval: the promise does not hold then.
+// renewInterval is the time between two renewals: a third of the TTL. The promise at retryPause leaves half a
+// NearRenewalLimit for the needs that the function adds up. If they need more, the interval is shorter by the
+// difference. A tenth of the TTL is the shortest interval: the promise does not hold then.
 func renewInterval(t locks.Term, killAfter time.Duration) time.Duration {
 	const nearRenewal = 10 * time.Millisecond
 	ttl := t.TTL
-	drift := ttl - locks.Term{TTL: ttl}.End().Sub(0)
-	kill := stopWindow(ttl, killAfter) - min(killAfter, ttl/6)
-	longerAttempt := t.RenewalLimit() - locks.NearRenewalLimit(ttl)
+	drift := ttl - locks.Term{TTL: ttl}.End().Sub(0)                // clocks differ
+	kill := stopWindow(ttl, killAfter) - min(killAfter, ttl/6)      // the stop window is too short for KILL
+	longerAttempt := t.RenewalLimit() - locks.NearRenewalLimit(ttl) // the store is far away
 	renewal := max(nearRenewal, t.Distance.Renewal())
 	missing := retryPause(ttl) + drift + kill + longerAttempt + renewal - locks.NearRenewalLimit(ttl)/2
 	return max(ttl/locks.PerTTL-max(missing, 0), ttl/10)
@@ -84,7 +83,7 @@ func stopWindow(ttl, killAfter time.Duration) time.Duration {
 	return max(min(killAfter, ttl/6), killTime(ttl))
 }
 
-// New keeps a lease until Stop is called. The command gets killAfter between the stop signal and
+// New returns a Renewer that renews a lease until Stop is called. The command gets killAfter between the stop signal and
 // KILL, as far as the TTL allows. log gets warnings and news, as Run.Log of the runner does.
 func New(lease locks.Lease, clock locks.Clock, killAfter time.Duration, wake func(), log func(bool, string, ...any)) *Renewer {
 	term := lease.Term()
@@ -93,7 +92,7 @@ func New(lease locks.Lease, clock locks.Clock, killAfter time.Duration, wake fun
 		Window: stopWindow(term.TTL, killAfter),
 		Term:   term, next: term.Asked.Add(renewInterval(term, killAfter)),
 	}
-	if term.IsFar() { // another answer tells whether the server was only busy
+	if term.IsFar() { // the first answer may have been late because the server was busy, so a second one comes at once
 		r.next = clock()
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -208,7 +207,7 @@ func (r *Renewer) handleAnswer(a answer) {
 		r.next = a.term.Asked.Add(renewInterval(a.term, r.killAfter))
 		r.warnOfDistance()
 		if !r.Final {
-			r.Lost = nil // a command that is being stopped cannot use the slot
+			r.Lost = nil
 		}
 	case errors.As(a.err, new(*locks.EvictedError)):
 		r.Lost, r.Final = a.err, true
@@ -222,7 +221,7 @@ func (r *Renewer) handleAnswer(a answer) {
 			left := r.Term.End().Sub(r.clock())
 			r.log(true, "the slot cannot be renewed at the moment", "error", a.err, "left", left)
 		}
-		// Of several leases some may have been renewed, among them the one that ends first.
+		// If r.lease stands for several leases, some may have been renewed, among them the one that ends first.
 		if a.term.End() > r.Term.End() {
 			r.Term = a.term
 		}

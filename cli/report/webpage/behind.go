@@ -11,8 +11,8 @@ import (
 	"golock/locks"
 )
 
-// A line of a report says only who held the slot when the run began to wait. Who held it afterwards is known from the
-// lines of the other runs, as far as the report has them.
+// A line of a report says only who held the slot when the run began to wait. The lines of other runs say who held
+// it afterwards, as far as the report has them.
 
 // holders are the runs of a lock that had a slot, in the order in which they got it.
 type holders struct {
@@ -58,10 +58,11 @@ func (p *Page) nameHolders() {
 
 // during returns the runs that had a slot while r waited.
 func (h *holders) during(r *run) (found []*run) {
-	before := sort.Search(len(h.runs), func(i int) bool { return h.runs[i].granted >= r.granted })
-	for i := before - 1; i >= 0 && h.lastEnd[i] > r.begin && len(found) < foundHolders; i-- {
+	firstLater := sort.Search(len(h.runs), func(i int) bool { return h.runs[i].granted >= r.granted })
+	for i := firstLater - 1; i >= 0 && h.lastEnd[i] > r.begin && len(found) < foundHolders; i-- {
 		o := h.runs[i]
-		if o != r && min(o.end, r.granted)-max(o.heldFrom(r), r.begin) >= leastOverlap {
+		overlap := min(o.end, r.granted) - max(o.heldFrom(r), r.begin)
+		if o != r && overlap >= leastOverlap {
 			found = append(found, o)
 		}
 	}
@@ -69,8 +70,8 @@ func (h *holders) during(r *run) (found []*run) {
 	return found
 }
 
-// heldFrom returns from when a run kept a waiter from its slot. A run with several names has the slots of
-// the first names before it is granted the last one, so a waiter's report can name it as a holder before r.granted.
+// heldFrom returns when a run began to keep a waiter from its slot. A run with several names has the slots of
+// the first names before r.granted, which is the grant of the last one. So a waiter's report can name it earlier.
 func (r *run) heldFrom(waiter *run) float64 {
 	if r.id != "" && r.id == waiter.behindID {
 		return min(r.granted, waiter.begin)
@@ -78,39 +79,49 @@ func (r *run) heldFrom(waiter *run) float64 {
 	return r.granted
 }
 
-// explain notes in a run behind which holders it waited, and whether they cover the whole wait.
+// explain notes in a run behind which holders it waited, and whether they cover the whole wait. Until then
+// r.behind has the first holder, as the line of r names it.
 func (p *Page) explain(r *run, found []*run) {
+	isFirst := func(o *run) bool { return o.id != "" && o.id == r.behindID }
+	first := "" // the first holder, if its own line was not found
+	if !slices.ContainsFunc(found, isFirst) {
+		first = r.behind
+	}
+	isWhole := first == "" && coverWait(r, found)
+	r.behind = p.holdersText(r, first, found)
+	r.isBehindFirst = !isWhole && r.behind != ""
+}
+
+// coverWait reports whether the holders that were found had the slot during the whole wait of r.
+func coverWait(r *run, found []*run) bool {
 	gap := max(2, r.waited()/20) // allows for the time between two holders, and for clocks that differ
 	covered := r.begin
-	isFirstFound, isWhole := false, true
 	for _, o := range found {
-		isFirstFound = isFirstFound || o.id != "" && o.id == r.behindID
-		isWhole = isWhole && o.heldFrom(r)-covered <= gap
+		if o.heldFrom(r)-covered > gap {
+			return false
+		}
 		covered = max(covered, o.end)
 	}
-	isWhole = isWhole && r.granted-covered <= gap
-	var text strings.Builder
-	end := r.begin
-	if r.behind != "" && !isFirstFound {
-		text.WriteString(r.behind)
-		isWhole = false
-	}
+	return r.granted-covered <= gap
+}
+
+// holdersText names the first holder, if it is not empty, and the holders that were found.
+func (p *Page) holdersText(r *run, first string, found []*run) string {
+	text := first
 	for i, o := range found[:min(len(found), namedHolders)] {
 		switch {
-		case text.Len() == 0:
-		case i > 0 && o.heldFrom(r) < end-1:
-			text.WriteString(" and ")
+		case text == "":
+		case i > 0 && o.heldFrom(r) < found[i-1].end-1: // they held slots at the same time
+			text += " and "
 		default:
-			text.WriteString(", then ")
+			text += ", then "
 		}
-		text.WriteString(p.holderText(o, r))
-		end = o.end
+		text += p.holderText(o, r)
 	}
 	if more := len(found) - namedHolders; more > 0 {
-		fmt.Fprintf(&text, " and %d more", more)
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	r.behind = text.String()
-	r.isBehindFirst = !isWhole && r.behind != ""
+	return text
 }
 
 // holderText names a run that a waiter waited for, and says when it ended.

@@ -36,7 +36,7 @@ type bar struct {
 	About    string
 	Wait     *part
 	Run      *part
-	RunClass string // "r" with a slot, "u" without one; and "f" if the run did not end well
+	RunClass string // classes of CSS: "r" with a slot, "u" without one; and "f" if the run did not end well
 	Mark     string // the ID of the mark; "" if the command ran and the exit code is 0
 	MarkX    string
 	MarkY    int
@@ -45,6 +45,7 @@ type bar struct {
 	LabelY   int
 }
 
+// part is the waiting or the running in a bar.
 type part struct {
 	X, Width string
 	Y        int
@@ -105,8 +106,9 @@ func (p *Page) fill(w *window, hasStores bool) {
 // add draws a run in the first row in which it covers no other run. If there is none, it draws the run in
 // a new row, or in the last row if the lane has rowLimit rows.
 func (l *lane) add(w *window, r *run, about string) {
-	from, to := w.share(r.begin), max(w.share(r.end), w.share(r.begin)+markWidth)
-	if r.kind != report.OK {
+	from := w.share(r.begin)
+	to := max(w.share(r.end), from+markWidth)
+	if r.kind != report.OK { // the middle of the mark is at the end of the run
 		to = max(to, w.share(r.end)+markWidth/2)
 	}
 	n := slices.IndexFunc(l.rows, func(row *row) bool { return row.end <= from })
@@ -161,8 +163,8 @@ func newPart(w *window, from, to float64, top int) *part {
 	return &part{X: w.x(from), Width: percent(w.share(to) - w.share(from)), Y: top}
 }
 
-// labelLast writes the missing label of the last run behind its bar, if there is room before the next run.
-// n is the number of the row.
+// labelLast writes the missing label of the last run to the right of its bar, if there is room before next, the
+// position of the next run. n is the number of the row.
 func (o *row) labelLast(next float64, n int) {
 	if o.unlabeled != nil {
 		o.unlabeled.label(o.run, o.end+0.3, next, n)

@@ -26,7 +26,7 @@ const (
 type run struct {
 	name, store, host   string
 	id                  string
-	begin, granted, end float64 // when the run asked for the slot, when it got the slot or gave up, when it ended
+	begin, granted, end float64 // when the run asked for the slot, when it got the slot or stopped waiting, when it ended
 	started             bool
 	withoutSlot         bool
 	kind                report.Kind
@@ -111,7 +111,7 @@ func behindWhom(holders []report.Holder) string {
 	}
 	text := process
 	switch {
-	case h.Unkept:
+	case h.Unkept: // no command is known
 		text = printable(cmp.Or(h.User, "a slot"), hostLimit)
 	case len(h.Command) > 0:
 		text = printable(strings.Join(firstWords(h.Command), " "), heldByLimit)
@@ -143,7 +143,7 @@ func (p *Page) format(seconds float64, layout string) string {
 	return timeOf(seconds).In(p.now.Location()).Format(layout)
 }
 
-// about returns the tooltip of a run. On a page with more than detailLimit runs it has no note and no
+// about returns the tooltip of a run. layout is how it writes the time. On a page with more than detailLimit runs it has no note and no
 // command.
 func (p *Page) about(r *run, layout string) string {
 	var b strings.Builder

@@ -65,11 +65,11 @@ var styleText string
 // content is what the template shows.
 type content struct {
 	Style            template.CSS
-	Made             string
+	Made             string // when the page was made
 	First, Last      string // when the drawn runs began and ended
-	Zone             string
-	Runs, Drawn      int
-	Dropped          int
+	Zone             string // the time zone of all times on the page
+	Runs, Drawn      int    // the numbers of all runs, and of those that the page draws
+	Dropped          int    // the number of runs that the page does not draw
 	Names, Hosts     int
 	HasStores        bool // the report has runs of several stores
 	HasUnlocked      bool

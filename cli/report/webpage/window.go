@@ -17,7 +17,7 @@ type window struct {
 	from, to float64 // seconds since 1970
 	runs     []*run
 	Ticks    []tick
-	Grid     string // the ID of a window with the same ticks, whose grid this window shows: hours share one
+	Grid     string // the ID of the window whose grid this window shows: it has the same ticks (shareGrids)
 	Lanes    []*lane
 }
 
@@ -39,7 +39,7 @@ const (
 )
 
 // windows divides the runs into windows of equal length: hours, or longer ones if a page of hours would be
-// too large. It would be if it showed long runs in many windows, or had many windows with few runs.
+// too large. Long runs, which are in many windows, and many windows with few runs make a page large.
 func (p *Page) windows() []*window {
 	budget := float64(bytesOfPage + bytesOfRun*len(p.runs))
 	sizes := make([]float64, len(p.runs))
@@ -91,8 +91,8 @@ func (p *Page) size(r *run) int {
 	return size
 }
 
-// index returns the number of the window of a length that has an instant. Windows begin at full hours, or
-// days, of the page's location.
+// index returns the number of the window that has an instant, if all windows have a length. Windows begin at full
+// hours, or days, of the page's location.
 func (p *Page) index(seconds, length float64) float64 {
 	return math.Floor((seconds + p.offset()) / length)
 }
