@@ -9,7 +9,7 @@ import (
 	"golock/locks/queue"
 )
 
-// Lease implements locks.Lease, for a slot that this process has taken, or another one (Attach).
+// Lease implements locks.Lease, for a slot that this process or another one (Attach) has taken.
 type Lease struct {
 	entry   Entry
 	store   string

@@ -54,7 +54,8 @@ func Invalid(entries []locks.InvalidEntry) error {
 // IsFinal reports whether a request without an entry should not be repeated.
 func IsFinal(err error) bool {
 	kind, refused := kindOf(err)
-	return refused && (kind == ForGood || kind == ForNewcomers) || errors.As(err, new(*locks.PanicError))
+	isFinalRefusal := refused && (kind == ForGood || kind == ForNewcomers)
+	return isFinalRefusal || errors.As(err, new(*locks.PanicError))
 }
 
 // IsTemporary reports whether the request of an entry that exists should be repeated: an outage never

@@ -224,8 +224,10 @@ func (a Abilities) nap(w Waiter, limit time.Duration) Nap {
 		return Nap{For: min(limit, OfferLimit+time.Duration(w.Place)*wakeMargin), KeepsConnection: true}
 	}
 	mayKeep := w.Place <= a.Connections
-	n := Nap{For: limit, KeepsConnection: mayKeep || limit <= keepFor && w.Place <= 2*a.Connections+StepPlaces}
-	if a.Observes || mayKeep && a.Wakes > 0 && w.Place > a.Wakes {
+	keepsForNap := limit <= keepFor && w.Place <= 2*a.Connections+StepPlaces
+	n := Nap{For: limit, KeepsConnection: mayKeep || keepsForNap}
+	isBehindWoken := a.Wakes > 0 && w.Place > a.Wakes
+	if a.Observes || mayKeep && isBehindWoken {
 		n.Peek = a.Peeks.peek(w.Turns - a.Wakes)
 		n.Peek.Moves = max(w.Turns/2, 1)
 	}
