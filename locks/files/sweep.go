@@ -96,8 +96,8 @@ type swept struct {
 }
 
 // sweep removes dead entries, and the records of dead entries that are in no state: killed processes
-// leave them. Others may have made any number of records, so sweep leaves the rest after end. It keeps
-// entries that isYoung accepts.
+// leave them. Others may have made any number of records, so sweep stops at end. It keeps entries that isYoung
+// accepts.
 func (d *directory) sweep(ctx context.Context, end locks.Instant, isYoung func(*observedEntry) bool) (s swept, err error) {
 	records, err := readNames(d.path + "/" + recordsDir) // before the state: a later record may belong to a newcomer
 	var r result

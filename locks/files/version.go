@@ -21,12 +21,12 @@ const (
 	tempPrefix    = "t" // followed by the number of the version, a dot, and a random number
 	stateFile     = "state"
 
-	// kept is the number of old versions that stay. Fewer are made while a process lists the directory,
-	// so each listing contains a version that existed all the time. All programs that use a directory
-	// must agree on this number.
+	// kept is the number of old versions that golock does not remove. While a process lists the directory,
+	// others make fewer new versions than that. So each listing contains a version that existed all the time.
+	// All programs that use a directory must agree on this number.
 	kept = 64
 
-	// pruneParts is how many times old versions are removed in the time in which kept new ones are made.
+	// pruneParts is the number of prunes for each kept new versions: golock prunes after kept/pruneParts of them.
 	pruneParts = 8
 )
 

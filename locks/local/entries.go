@@ -189,7 +189,8 @@ func (d *directory) files() ([]os.DirEntry, error) {
 // withTable locks the gate of a lock file and calls f with its table. It does nothing if the file is
 // missing, is removed meanwhile, or is not a lock file. f gets an empty table if the name in the table
 // does not belong to a file of this name, or if the table cannot be read and no entry uses it. remaining
-// limits the wait for the gate, which reduces it; it becomes notAtAll at the end.
+// limits the wait for the gate. withTable subtracts the time of that wait from it, and sets it to notAtAll if no
+// time remains.
 func (d *directory) withTable(
 	ctx context.Context, base string, access int, remaining *time.Duration, f func(*lockFile, *table) error,
 ) error {

@@ -26,8 +26,8 @@ const (
 )
 
 // lockGate locks the gate; with F_RDLCK only to read the table. Unless limit is forever, it fails if
-// the process that has the gate locked is stopped, or if the table does not change for so long. It
-// names that process if it can be found. It returns errMoved if the file was removed: then others leave
+// the process that has the gate locked is stopped, or if the table does not change until limit is over. The
+// error names that process if it can be found. It returns errMoved if the file was removed: then others leave
 // the file without a change, and nobody needs its gate. With notAtAll it returns ErrWouldBlock instead
 // of waiting.
 func (f *lockFile) lockGate(ctx context.Context, kind int16, limit time.Duration) error {
@@ -99,7 +99,8 @@ func (f *lockFile) counters() (text [headerCounters]byte) {
 func (f *lockFile) gateHolder() (who string, isStopped bool) {
 	const unknown = "another process"
 	err := setLock(f.fd, unix.F_WRLCK, searchByte)
-	if err == unix.EAGAIN || err == unix.EACCES { // it fails in another way on a descriptor that is open only for reading
+	isSearching := err == unix.EAGAIN || err == unix.EACCES // another process searches; EBADF: open only for reading
+	if isSearching {
 		return unknown, false
 	}
 	defer func() { _ = setLock(f.fd, unix.F_UNLCK, searchByte) }()

@@ -156,7 +156,7 @@ func (s *stream) next(b []byte) (int, error) {
 	return n, s.element(line[0], line[1:])
 }
 
-// element begins an element of a reply. line begins with its kind; rest is the rest of the line.
+// element begins an element of a reply. kind is the first byte of the element's line, rest the rest of the line.
 func (s *stream) element(kind byte, rest []byte) error {
 	switch kind {
 	case '+', '-', ':', ',', '#', '_', '(': // such an element is a single line

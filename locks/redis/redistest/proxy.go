@@ -71,8 +71,8 @@ func (p *Proxy) Replay(modes ...string) {
 	}
 }
 
-// wire is https://redis.io/docs/latest/develop/reference/protocol-spec/ ; of the
-// replies it only knows that one has come.
+// wire reads the protocol of Redis (https://redis.io/docs/latest/develop/reference/protocol-spec/). Of a reply
+// it knows only that it has come.
 type wire struct{}
 
 func (wire) Request(r *bufio.Reader) (server.Message, error) {
