@@ -47,7 +47,7 @@ type Request struct {
 	// not known.
 	User string
 
-	// Command is what ls shows. A networked store publishes it as it is.
+	// Command is the command that ls shows. A networked store publishes it.
 	Command []string
 
 	// HoldsLater says that Hold counts from the call of Lease.Hold, not from the grant. Without that call

@@ -355,7 +355,8 @@ func (e *entry) end(ctx context.Context, how queue.Step, phase byte) (a lease.An
 	}
 	e.state = r.state
 	a.Existed = r.Existed || r.state == nil && isAnnounced
-	// After the announcement another process may have removed the entry.
+	// After the announcement another process may have removed the entry. Then a release that does not find the
+	// entry may still have succeeded.
 	a.Doubtful = r.unsure || isAnnounced && isInTime
 	a.Verdict = queue.Released
 	return a, err

@@ -20,7 +20,7 @@ const sweepPause = 100 * time.Millisecond
 // sweepShare limits the load: the pause after a round is at least this multiple of the time of the round.
 const sweepShare = 3
 
-// sweepLimit limits the time of a sweep. It leaves notes, so a later sweep knows since when a heartbeat
+// sweepLimit limits the time of a sweep. A sweep leaves notes, so a later sweep knows since when a heartbeat
 // has not changed.
 const sweepLimit = 2 * lease.DefaultTTL
 

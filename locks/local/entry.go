@@ -42,7 +42,7 @@ type obstacles struct {
 	damaged     bool     // the table cannot be read
 }
 
-// reason says what is in the way if that is neither holders nor waiters of this file, or is "".
+// reason returns what is in the way if that is neither holders nor waiters of this file, or "".
 func (o *obstacles) reason() string {
 	if o.removedFile {
 		return "its lock file was removed while it was held, and that holder is still there"

@@ -99,10 +99,11 @@ func (f *lockFile) counters() (text [headerCounters]byte) {
 func (f *lockFile) gateHolder() (who string, isStopped bool) {
 	const unknown = "another process"
 	err := setLock(f.fd, unix.F_WRLCK, searchByte)
-	isSearching := err == unix.EAGAIN || err == unix.EACCES // another process searches; EBADF: open only for reading
-	if isSearching {
+	isOtherSearching := err == unix.EAGAIN || err == unix.EACCES
+	if isOtherSearching {
 		return unknown, false
 	}
+	// Any other error, as of a file that is open only for reading, does not stop the search.
 	defer func() { _ = setLock(f.fd, unix.F_UNLCK, searchByte) }()
 	inode, gate := ":"+strconv.FormatUint(f.stat.Ino, 10), strconv.FormatInt(gateByte, 10)
 	for _, pid := range procfs.PIDs() {

@@ -150,7 +150,7 @@ func holdersOf(carried map[int]procfs.Lock) (holders []locks.Entry, takers map[i
 		if lock.PID > 0 && !slices.Contains(pids, lock.PID) {
 			_, err := procfs.FDs(lock.PID)
 			e.Orphaned = !os.IsPermission(err)
-			if !e.Orphaned { // A process of another user took the lock, and the one that was found inherited it.
+			if !e.Orphaned { // a process of another user took the lock, and the process that was found inherited it
 				pid = lock.PID
 			}
 		}

@@ -186,7 +186,8 @@ func (c *workload) drain() {
 	c.fail("nobody has held anything for %v, and somebody waits", latest)
 }
 
-// remaining returns the members that hold, and, once each, those whose hold keeps a slot.
+// remaining returns the members that hold, and the released members whose hold keeps a slot. It returns each of
+// the latter only once.
 func (c *workload) remaining() (held, staying []*member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -64,7 +64,7 @@ type output struct {
 	queue    []int
 }
 
-// listed is a holder as it is listed.
+// listed is a holder in the output of opList.
 type listed struct {
 	id                   int
 	slots                []int
@@ -286,7 +286,7 @@ func (q *queue) shows(out output) bool {
 	return slices.EqualFunc(holders, out.holders, same) && slices.Equal(q.waiters(), out.queue)
 }
 
-// String returns a text that is equal for equal states. It has no tickets, because only their order counts.
+// String returns a text that only equal states have. It has no tickets, because only their order counts.
 func (q queue) String() string {
 	var b strings.Builder
 	fmt.Fprint(&b, "fence ", q.fence, " evicted ", q.evicted, " left ", q.left)

@@ -11,7 +11,7 @@ import (
 	"golock/test/testkit"
 )
 
-// These tests show what a store promises whose URL is the lock, beside its histories.
+// These tests are for plain stores, whose URL is the lock. testHistories tests these stores too.
 
 // The slot of a killed holder is free, unless a process lives that inherited it. A released slot is free in any
 // case, except at an abstract name.

@@ -161,7 +161,7 @@ type Options struct {
 	TLS        bool
 	AnyName    bool   // the server's certificate may name another server
 	tlsOption  string // the option that has set TLS and AnyName; empty if none has
-	ca         string // file of the authorities that may have signed the server's certificate; if empty, those of the system
+	ca         string // file of the authorities that may have signed the server's certificate; empty for the system's
 	cert, key  string // files of the client's certificate; empty if it has none
 	serverName string // the name that the server's certificate must have; if empty, the name of the host
 

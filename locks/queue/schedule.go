@@ -158,7 +158,7 @@ func soonerThan(limit, event, margin time.Duration) time.Duration {
 }
 
 // nextEvents returns the times until something can change for a waiter without a wake-up. The caller
-// ignores those that are not positive. A waiter that observes others looks often enough without them.
+// ignores times that are not positive. A waiter that observes others looks often enough without these times.
 func (a Abilities) nextEvents(v *View, w Waiter) (events []time.Duration) {
 	if a.Observes {
 		return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // asRefusal turns an error into a Refusal if the server has sent it or has turned the client away, or if another
-// attempt would fail too. Any other error is returned as it is: the server may not have been reached.
+// attempt would fail too. It returns any other error unchanged: the server may not have been reached.
 func (s *Store) asRefusal(err error) error {
 	var reply goredis.Error
 	if errors.As(err, &reply) {

@@ -36,7 +36,7 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, onNext func()) (a leas
 				a, sent = e.accept(m)
 				return a, sent, nil
 			}
-			onNext() // the first waiter has its turn
+			onNext() // the waiter before this one has its turn
 			ctx, cancel = context.WithTimeout(ctx, m.Recheck.duration())
 			defer cancel()
 		}
