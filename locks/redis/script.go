@@ -74,7 +74,7 @@ type reply struct {
 	Recheck, Quarantine millis
 	Record              json.RawMessage // the record of the entry that asked; others may have written it
 	NoRunID             bool            // the server does not tell its run_id
-	Entries             listing         // the entries of a list, the holders in a refusal, or the entries that were replaced
+	Entries             listing         // the entries of a list, the holders of a refusal, or the replaced entries
 	Name, Found, Format string
 	Removed             int
 	Flaws               []flaw // what an answer that is invalid, a list or a sweep tells
