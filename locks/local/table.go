@@ -152,12 +152,15 @@ func (s *stored) claim() locks.Claim {
 	return locks.Claim{Weight: int(s.weight), Max: int(s.max), Priority: int(s.priority), Ticket: s.ticket}
 }
 
+// encode returns the bytes of the record in the file. It sets the checksum, and the fields of stored that tell how
+// long the rest of the record is.
 func (r *record) encode() []byte {
 	b := make([]byte, recordSize)
 	at := recordTail
 	for i, slot := range r.slots {
-		if i > 0 && slot == r.slots[i-1]+1 {
-			b[at-1]++
+		isNextOfRange := i > 0 && slot == r.slots[i-1]+1
+		if isNextOfRange {
+			b[at-1]++ // the last byte of a range is the number of its slots - 1
 			continue
 		}
 		binary.NativeEndian.PutUint16(b[at:], uint16(slot))

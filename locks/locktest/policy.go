@@ -86,8 +86,7 @@ func testEvictWaiter(t *testing.T, w *world) {
 	queue[2].expect("granted")
 }
 
-// A holder that is evicted is told by whom; its slot stays taken until it gives
-// it back.
+// An evicted holder is told who has evicted it. Its slot stays taken until the holder gives it back.
 func testEvictHolder(t *testing.T, w *world) {
 	s := w.open()
 	holder := w.granted("n", 1, Hold(time.Hour))

@@ -76,7 +76,7 @@ func (f *frames) replied() error {
 type stream struct {
 	network.Budget // limits a single reply, because a subscriber gets many without a request
 	open           []level
-	elements       int32  // the number of elements of all arrays of the reply; tests on 64 bits meet its limit too
+	elements       int32  // the number of elements of all arrays of the reply; an int32, as on the smallest machines
 	line           []byte // the part of a line that has come
 	text           int    // the number of bytes of a text, with its line end, that have not come yet
 	kind           byte   // the type of the reply
