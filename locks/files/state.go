@@ -44,6 +44,7 @@ type member struct {
 // hasSlots reports whether the slots of the entry are taken.
 func (m *member) hasSlots() bool { return m.State == queue.Holding || m.State == queue.Ended }
 
+// text returns the state as a version has it. parseState reads it.
 func (s *state) text() []byte {
 	text := fmt.Appendf(nil, "%x %d %d%s\n", s.nonce, s.counter, len(s.entries), s.extra)
 	for i := range s.entries {
@@ -74,6 +75,8 @@ var errDamaged = errors.New("is not what golock has written")
 // of maxState bytes could have millions of lines, and each entry takes more memory than its line.
 const maxMembers = 20_000
 
+// parseState reads the text of a state. A line that golock cannot have written becomes a member with a flaw. An
+// error says that the first line or the number of lines is wrong.
 func parseState(text []byte) (*state, error) {
 	n := bytes.Count(text, []byte("\n")) - 1
 	if n > maxMembers {

@@ -73,6 +73,7 @@ type listing struct {
 	highest int64 // the number of the highest version
 }
 
+// list lists the directory. Without a version in it, it returns the error of a missing directory.
 func (h *handle) list() (l listing, err error) {
 	h.store.hook("list")
 	l.names, err = namesIn(h.fd)

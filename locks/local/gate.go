@@ -42,6 +42,11 @@ func (f *lockFile) lockGate(ctx context.Context, kind int16, limit time.Duration
 	case limit == notAtAll:
 		return locks.ErrWouldBlock
 	}
+	return f.awaitGate(ctx, kind, limit)
+}
+
+// awaitGate does what lockGate says while another process has the gate locked.
+func (f *lockFile) awaitGate(ctx context.Context, kind int16, limit time.Duration) error {
 	got, hasReturned := make(chan error), make(chan struct{})
 	defer close(hasReturned)
 	f.lockLater(kind, gateByte, func(err error) {

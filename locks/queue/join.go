@@ -6,6 +6,7 @@ import (
 	"golock/locks"
 )
 
+// join answers the step Join.
 func (d *decision) join() {
 	known := d.Caller
 	switch {

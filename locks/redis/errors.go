@@ -31,6 +31,7 @@ func (s *Store) asRefusal(err error) error {
 	return err
 }
 
+// replyAsRefusal turns an error that the server has sent into a Refusal.
 func (s *Store) replyAsRefusal(err goredis.Error) error {
 	text := err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
@@ -40,7 +41,7 @@ func (s *Store) replyAsRefusal(err goredis.Error) error {
 		code, _, _ = strings.Cut(inner, " ")
 	}
 	hint := ""
-	// The server starts, fails over, or lacks a resource.
+	// With these codes the server says that it starts, fails over, or lacks a resource.
 	passing := "LOADING BUSY MASTERDOWN CLUSTERDOWN TRYAGAIN ASK NOREPLICAS MISCONF NOSCRIPT UNBLOCKED"
 	switch {
 	case slices.Contains(strings.Fields(passing), code), code == "ERR" && has("max number of clients"),
