@@ -78,7 +78,7 @@ func (e *PathError) Error() string {
 
 func (e *PathError) Unwrap() error { return e.Err }
 
-// BusyError says that a request that does not wait could not get a slot.
+// BusyError says why a request got no slot, if it may not wait or has stopped waiting.
 type BusyError struct {
 	Name    string
 	Holders []Entry // the holders, as far as the store knows them

@@ -20,8 +20,8 @@ type Lease interface {
 	// deadline. It may be called more than once.
 	Release(ctx context.Context) error
 
-	// Term returns what the last good answer promises: the answer with the grant, or to a renewal. A
-	// lease whose Term does not end (Term.Ends) lasts until its release.
+	// Term returns what the last good answer of the store promises, which was the grant or the answer
+	// to a renewal. A lease whose Term does not end (Term.Ends) lasts until its release.
 	Term() Term
 
 	// Renew prolongs a lease that ends by its TTL, in one attempt that ctx bounds. If the store

@@ -94,10 +94,10 @@ const maxAttempts = 20
 
 // listen takes an address. It fails with kernel.ErrTaken if another process has it.
 //
-// SO_REUSEADDR allows to bind a port that old connections (TIME_WAIT) or the socket of a released slot still
-// use. It does not allow that if a socket listens there, or was bound without the option. Several newcomers
-// can bind the port. The first of them that calls listen(2) gets it, but all can fail at the same time. So a
-// newcomer that fails in listen(2) tries again.
+// With SO_REUSEADDR a socket can be bound to a port that old connections (TIME_WAIT) or the socket of a released
+// slot still use, but not to one at which a socket listens, or that a socket without the option uses. Several
+// newcomers can bind the same port, and the first that calls listen(2) gets it. All of them can fail at the same
+// time, so a newcomer that fails in listen(2) tries again.
 func listen(domain int, to unix.Sockaddr, name string) (fds []int, release func() error, err error) {
 	for range maxAttempts {
 		fd, err := newSocket(domain, name)

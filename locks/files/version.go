@@ -26,7 +26,7 @@ const (
 	// All programs that use a directory must agree on this number.
 	kept = 64
 
-	// pruneParts says how often golock removes old versions: whenever it has made kept/pruneParts new ones.
+	// pruneParts says how often golock removes old versions: after each kept/pruneParts new ones.
 	pruneParts = 8
 )
 

@@ -216,9 +216,9 @@ const (
 
 func (adm *Admission) giveUp() { giveUp(&adm.request, adm.store, adm.entry) }
 
-// giveUp makes the entry of a request leave the queue. It waits only leaveWait for the store, because the
+// giveUp makes the entry of a request leave the queue. It waits for the store for at most leaveWait, because the
 // process may be about to end. The rest happens in the background. If this process is about to be stopped
-// (locks.Hooks.StopsSoon), giveUp waits until leaveLimit.
+// (locks.Hooks.StopsSoon), giveUp waits for at most leaveLimit instead.
 func giveUp(r *locks.Request, store string, e Entry) {
 	wait := leaveWait
 	if r.Hooks.MustLeaveFirst() {
