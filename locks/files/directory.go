@@ -18,7 +18,7 @@ import (
 // format is the number of the layout that this program writes and understands.
 const format = 3
 
-// These are the files in the directory of a name beside the versions.
+// The directory of a name has these files, and the versions of its state.
 const (
 	headFile   = "name"  // the format and the name (head)
 	recordsDir = "data"  // the directory of the records, a file for each entry

@@ -25,7 +25,7 @@ type step struct {
 	mustExist   bool // the entry was in the queue: if it is not any more, the answer is Gone
 	isList      bool // the step makes no version, and all that it reads is of one moment
 	force       bool // the step makes a version even if nothing changes
-	skipWaiters bool // the step observes waiters only if it does more than queue
+	skipWaiters bool // the step observes waiters only if it does more than put its entry into the queue
 
 	keep func(o *observedEntry) bool // reports which dead entries stay; nil if none stays
 }

@@ -119,8 +119,8 @@ const (
 	longestPause  = 4 * time.Second
 )
 
-// backoff gives the pauses between attempts. A pause is random in its full length: so hundreds of
-// clients that were refused at the same moment come back one by one (Brooker, Exponential Backoff
+// backoff gives the pauses between attempts. A pause is random between shortestPause and a limit that grows. So
+// hundreds of clients that were refused at the same moment come back one by one (Brooker, Exponential Backoff
 // And Jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 type backoff struct{ limit time.Duration }
 

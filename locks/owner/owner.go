@@ -69,7 +69,7 @@ const maxName = 255
 // maxNote is how many bytes of a note Limit keeps. No valid note is longer.
 const maxNote = locks.MaxNote * utf8.UTFMax
 
-// cut returns a text. It shortens one that is longer than limit and an ellipsis. The short text is a copy, so
+// cut returns a text. It shortens a text that is longer than limit and an ellipsis. The short text is a copy, so
 // that the memory of the long one can be freed.
 func cut(text string, limit int) string {
 	if len(text) <= limit+len("…") {

@@ -180,7 +180,7 @@ func (s *stream) element(kind byte, rest []byte) error {
 	case isText:
 		s.begin(kind, nil)
 		s.text = n + len("\r\n")
-	case n > maxElements-int(s.elements): // checked before the sum, because the sum, or twice the sum, may exceed an int32
+	case n > maxElements-int(s.elements): // checked here, because the sum of array could exceed an int32
 		return network.TooLong("an array of %d elements", n)
 	case n == 0:
 		s.begin(kind, nil)
