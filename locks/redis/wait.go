@@ -11,8 +11,9 @@ import (
 )
 
 // maxGrantAge is the largest age of a waiter's last question at which a published grant is accepted. The
-// lease counts from that question, and must survive as long an outage as a lease of a holder, which is never
-// older when it is renewed. A waiter asks every TTL/3, a holder renews a little more often.
+// lease counts from that question. If an outage begins after the grant, the rest of the lease must be as long as
+// the rest that a holder has before its next renewal. A waiter asks every TTL/3, a holder renews a little more
+// often.
 func maxGrantAge(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/20 }
 
 // Sleep implements lease.Entry. The first call subscribes and returns when that is confirmed, because a wake-up
