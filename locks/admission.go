@@ -11,14 +11,14 @@ type Admission interface {
 	// Replaced returns the entries that Join has evicted.
 	Replaced() []Entry
 
-	// Evicted returns an *EvictedError if the place was taken back, without waiting. Only a store that
+	// Evicted returns an *EvictedError if the place was taken back. It does not wait. Only a store that
 	// signals an eviction with SIGTERM knows it here; in other stores Wait returns the error.
 	Evicted() error
 
 	// Wait sleeps until the slot is granted; the caller must release the lease. If ctx
 	// ends first, it leaves the queue and returns ctx's error without delay, or an
-	// *OutageError if the store was out of reach or in quarantine then. (A networked
-	// store is told, but its answer is not awaited.) A place that was taken back gives
-	// an *EvictedError. An outage does not end the waiting.
+	// *OutageError if the store was out of reach or in quarantine then. (It tells a networked
+	// store, but does not await the answer.) If the place was taken back, it returns an
+	// *EvictedError. An outage does not end the waiting.
 	Wait(ctx context.Context) (Lease, error)
 }

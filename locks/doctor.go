@@ -71,7 +71,7 @@ func (f *Findings) Judge(subject string, table ...Row) (level Level) {
 	return OK
 }
 
-// TwoServers says what it means that grants do not wait for the server that may take over.
+// TwoServers tells the user what may happen if grants do not wait for the server that may take over.
 const TwoServers = "two may run for as long as two servers accept writes: one that is cut off goes on granting and " +
 	"renewing beside the one that took over. GOLOCK_FENCE does not help then: each gives fences of its own"
 
@@ -155,7 +155,7 @@ func (t *testLock) finding(err error, ttl time.Duration) Finding {
 	term := Term{TTL: ttl, Distance: t.distance}
 	limit := term.RenewalLimit() // after this time a renewal is given up
 	fix := "a store that is nearer"
-	if renew < time.Second { // no TTL makes the limit of a near store (NearRenewalLimit) longer than a second
+	if renew < time.Second { // otherwise no TTL helps: the limit of a near store is at most a second (NearRenewalLimit)
 		fix = fmt.Sprintf("--ttl of at least %v, or a store that is nearer", (20 * renew).Round(time.Second))
 	}
 	var found Findings

@@ -34,7 +34,7 @@ type Entry struct {
 	Command  []string      // the store may have shortened it
 	Note     string        // why the run is there (Request.Note); the store may have shortened it
 	Next     string        // the name that its run takes after this one (Request.Next); empty if there is none
-	WaitsFor string        // holders only: the name that its run waits for meanwhile, as far as ls has looked
+	WaitsFor string        // holders only: the name that its run waits for meanwhile; empty if ls has not found one
 	Since    time.Time     // when it began to hold or wait, on this host's wall clock; zero if that is not known
 	Age      time.Duration // how long it has held or waited, or less; see SetAge
 	HasAge   bool          // Age is known
@@ -112,7 +112,7 @@ func (e Entry) Who(commandLimit int) string {
 	if e.Orphaned {
 		who = "what " + who + " left running"
 	}
-	// Others may be on other hosts, or in containers that share a directory.
+	// An entry with a lease may be on any host, another one in a container that shares the directory.
 	if here, _ := os.Hostname(); e.Host != "" && (e.TTL > 0 || e.Host != here) {
 		who += " on " + Printable(e.Host, 80)
 	}
@@ -152,8 +152,8 @@ func (r Ref) In(entries []Entry, err error) (Entry, error) {
 	return Entry{}, ErrLost
 }
 
-// Arrange sorts entries as they are shown, and numbers the waiters: by name, then holders before
-// waiters, holders by slot and waiters in the order of their queue.
+// Arrange sorts entries as they are shown: by name, then holders before waiters, holders by slot and waiters
+// in the order of their queue. It numbers the waiters of each name.
 func Arrange(entries []Entry) {
 	slices.SortStableFunc(entries, func(a, b Entry) int {
 		switch {

@@ -48,13 +48,13 @@ func (e *QuarantineError) Error() string {
 		"(?quarantine= in the URL)", e.Cause, left.Round(100*time.Millisecond))
 }
 
-// EvictedError says who took a place or a slot back. For a holder it is an ErrLost, but the slot stays
-// taken until it is released or its term ends.
+// EvictedError says who took a place or a slot back. It is an ErrLost too. The slot of a holder stays taken
+// until the holder releases it or its term ends.
 type EvictedError struct{ By string }
 
 func (e *EvictedError) Error() string { return fmt.Sprintf("evicted by %s", Printable(e.By, 200)) }
 
-// Is makes it an ErrLost.
+// Is implements errors.Is: an EvictedError is an ErrLost too.
 func (e *EvictedError) Is(target error) bool { return target == ErrLost }
 
 // PathError is a file, directory or address that cannot be used for a lock.
@@ -78,7 +78,7 @@ func (e *PathError) Error() string {
 
 func (e *PathError) Unwrap() error { return e.Err }
 
-// BusyError says that there was no slot to be had now.
+// BusyError says why a request got no slot, if it may not wait or has stopped waiting.
 type BusyError struct {
 	Name    string
 	Holders []Entry // the holders, as far as the store knows them

@@ -28,8 +28,8 @@ type Hooks struct {
 	OnNewDirectory func(path string)
 
 	// StopsSoon is called when Join or Wait gives up. It reports whether this process is about to be stopped
-	// (SIGSTOP). Then they return when the store has been told, which may take some seconds: a step left
-	// half done would hold up the others. Otherwise they return without delay.
+	// (SIGSTOP). Then Join and Wait return only when the store has been told, which may take some seconds: a
+	// step left half done would hold up other entries. Otherwise they return without delay.
 	StopsSoon func() bool
 
 	// DoLater is called by Wait, when the slot is granted, with work that can be done after the start of the

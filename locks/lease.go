@@ -12,7 +12,7 @@ type Lease interface {
 	// it. They are close-on-exec, and the lease owns them.
 	Files() []int
 
-	// Evicted returns an *EvictedError if the slot was taken back, without waiting. Only a store that
+	// Evicted returns an *EvictedError if the slot was taken back. It does not wait. Only a store that
 	// signals an eviction with SIGTERM knows it here; in other stores Renew returns the error.
 	Evicted() error
 
@@ -20,24 +20,24 @@ type Lease interface {
 	// deadline. It may be called more than once.
 	Release(ctx context.Context) error
 
-	// Term returns what the last good answer promises: that to the grant, or to a renewal. A lease
-	// whose Term does not end (Term.Ends) lasts until its release.
+	// Term returns what the last good answer of the store promises, which was the grant or the answer
+	// to a renewal. A lease whose Term does not end (Term.Ends) lasts until its release.
 	Term() Term
 
 	// Renew prolongs a lease that ends by its TTL, in one attempt that ctx bounds. If the store
 	// has lost its data, Renew restores the lease, unless that would break the rule of admission.
 	// ErrLost is final. After any other error the caller may try again until the term ends; the
-	// next attempt uses a new connection. With an error the term is zero. Only a Lease that stands for
-	// those of several names returns the term that they have now, if some of them were renewed.
+	// next attempt uses a new connection. With an error the term is zero, except that a Lease which
+	// combines the leases of several names returns their present term if some of them were renewed.
 	Renew(ctx context.Context) (Term, error)
 
 	// Confirm returns nil if the slot is still held. It repeats Renew until it gets an answer or
 	// ctx ends.
 	Confirm(ctx context.Context) error
 
-	// Hold begins the hold of a request with HoldsLater, on the store's clock and until ctx ends. It may be
-	// called more than once: the hold then counts from a call that the store has heard. A lease without
-	// such a request is left as it is.
+	// Hold begins the hold of a request with HoldsLater. It tries until ctx ends. The hold counts on the
+	// store's clock. Hold may be called more than once: the hold then counts from a call that the store has
+	// heard. It does nothing for a request without HoldsLater.
 	Hold(ctx context.Context) error
 
 	// Events gives hints that a renewal should be tried at once. The channel is never closed and

@@ -21,7 +21,7 @@ type Mount struct {
 	id, parent string
 }
 
-// MountOf finds the mount of a file, by the number that the kernel tells of a descriptor.
+// MountOf finds the mount of a file, by the mnt_id of a descriptor in /proc/self/fdinfo (proc(5)).
 func MountOf(path string) (Mount, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -118,8 +118,7 @@ func (all Mounts) below(at Mount, path string) (first Mount, found bool) {
 	return first, found
 }
 
-// unescape restores the characters that the kernel writes in octal there: blanks, tabs, newlines and
-// backslashes.
+// unescape restores the characters that the kernel writes in octal in mountinfo.
 func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#").Replace(path)
 }

@@ -47,19 +47,19 @@ type Request struct {
 	// not known.
 	User string
 
-	// Command is what ls shows. A networked store publishes it as it is.
+	// Command is the command that ls shows. A networked store publishes it.
 	Command []string
 
-	// HoldsLater says that Hold counts from Lease.Hold, not from the grant. Without that call nothing is
-	// held.
+	// HoldsLater says that Hold counts from the call of Lease.Hold, not from the grant. Without that call
+	// there is no hold.
 	HoldsLater bool
 
 	// Next is the name that the run takes after this one, as ls tells it; "" if this is the last one.
 	Next string
 
-	// AtOnce has Join do only what takes no waiting of any kind, neither for the network nor
-	// for others who change the store. If that is not enough, Join changes nothing and returns
-	// ErrWouldBlock. A networked store can do nothing at once.
+	// AtOnce says that Join may not wait at all, neither for the network nor for another process
+	// that changes the store. If it would have to, Join changes nothing and returns ErrWouldBlock.
+	// The Join of a networked store always would.
 	AtOnce bool
 
 	// Limits bound the time of Join on a store with leases. Other stores ignore them.

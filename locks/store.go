@@ -59,15 +59,15 @@ import (
 type Store interface {
 	// Join puts one entry into the queue of r.Name, in one atomic step. It never waits
 	// for a slot: the admission is granted already, or queued. (In a quarantine the Wait of
-	// a request that does not queue lasts until that is over.) A store that cannot be
-	// reached is tried again until ctx ends.
+	// a request that does not queue lasts until the quarantine is over.) Join tries a store
+	// that cannot be reached again until ctx ends.
 	//
 	// Errors: *BusyError if the request cannot be granted now and may not wait, or if an
 	// enclosing run holds the name and no slot is free; *OutageError if ctx ended before
 	// the store was reached, or it refuses for a temporary reason; ErrWouldBlock as
 	// Request.AtOnce says. Any other error means that the store could not be used. After
-	// an error nothing of the request is left in the store. A networked store that could
-	// not be told of it keeps an entry for its TTL.
+	// an error nothing of the request is left in the store. Only a networked store that
+	// cannot be told to remove the entry keeps it for its TTL.
 	Join(ctx context.Context, r Request) (Admission, error)
 
 	// Entries gives the live entries of one name, or of all names ("") name by name:
@@ -87,7 +87,7 @@ type Store interface {
 	// URL is the store's address without secrets. It opens the same store again.
 	URL() string
 
-	// Close closes what the store has open. It comes after the release of its leases.
+	// Close closes what the store has open. It is called after its leases were released.
 	Close() error
 }
 
@@ -145,8 +145,8 @@ type Queue interface {
 	// use, with any number of sweepers and users at once.
 	Sweep(ctx context.Context, name string, olderThan time.Duration) (removed int, err error)
 
-	// Forget removes everything that is left of a name. The caller has made up the name, so that
-	// nobody else uses it.
+	// Forget removes everything that is left of a name, also live entries. So it is only for a name that
+	// the caller has made up and nobody else uses.
 	Forget(ctx context.Context, name string) error
 }
 

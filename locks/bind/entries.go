@@ -30,12 +30,12 @@ func (s *Store) Entries(_ context.Context, name string) (entries []locks.Entry, 
 			users[inode] = append(users[inode], pid)
 		}
 	}
-	last := -1
+	lastTaken := -1
 	for unit, inode := range inodes {
-		if inode == 0 || unit-last > widestGap {
+		if inode == 0 || unit-lastTaken > widestGap {
 			continue
 		}
-		last = unit
+		lastTaken = unit
 		e := locks.Entry{Name: cmp.Or(name, s.URL()), State: locks.Holding, Slots: []int{unit}, Claim: locks.Claim{Weight: 1, Max: unknownMax}}
 		holder := 0 // not known
 		if roots := kernel.Roots(users[inode]); len(roots) > 0 {

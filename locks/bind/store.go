@@ -94,9 +94,10 @@ const maxAttempts = 20
 
 // listen takes an address. It fails with kernel.ErrTaken if another process has it.
 //
-// With SO_REUSEADDR listen can bind a port that connections of a server (TIME_WAIT) or a released slot
-// still use, but not one where a socket listens or lacks the option. Of several newcomers that have
-// bound the port, the first to listen gets it. All of them can fail at the same time, so they try again.
+// With SO_REUSEADDR a socket can be bound to a port that old connections (TIME_WAIT) or the socket of a released
+// slot still use, but not to one at which a socket listens, or that a socket without the option uses. Several
+// newcomers can bind the same port, and the first that calls listen(2) gets it. All of them can fail at the same
+// time, so a newcomer that fails in listen(2) tries again.
 func listen(domain int, to unix.Sockaddr, name string) (fds []int, release func() error, err error) {
 	for range maxAttempts {
 		fd, err := newSocket(domain, name)
@@ -112,24 +113,29 @@ func listen(domain int, to unix.Sockaddr, name string) (fds []int, release func(
 			}, nil
 		}
 		unix.Close(fd)
-		failed := &locks.PathError{Op: call, Path: name, Err: err}
-		switch err {
-		case unix.EADDRINUSE:
-			if call == "listen" {
-				time.Sleep(20*time.Microsecond + rand.N(300*time.Microsecond))
-				continue
-			}
-			return nil, nil, kernel.ErrTaken
-		case unix.ENOENT:
-			failed.Hint = "the directory must be there"
-		case unix.EADDRNOTAVAIL:
-			failed.Hint = "this machine, or this network namespace, does not have that address"
-		case unix.EACCES, unix.EPERM, unix.EROFS:
-			failed.Hint = "ports below 1024 need root or CAP_NET_BIND_SERVICE, socket files the right to write the directory"
+		isRace := call == "listen" && err == unix.EADDRINUSE
+		if !isRace {
+			return nil, nil, listenError(call, name, err)
 		}
-		return nil, nil, failed
+		time.Sleep(20*time.Microsecond + rand.N(300*time.Microsecond))
 	}
 	return nil, nil, kernel.ErrTaken
+}
+
+// listenError returns the error of a call that failed with err for an address.
+func listenError(call, name string, err error) error {
+	failed := &locks.PathError{Op: call, Path: name, Err: err}
+	switch err {
+	case unix.EADDRINUSE:
+		return kernel.ErrTaken
+	case unix.ENOENT:
+		failed.Hint = "the directory must be there"
+	case unix.EADDRNOTAVAIL:
+		failed.Hint = "this machine, or this network namespace, does not have that address"
+	case unix.EACCES, unix.EPERM, unix.EROFS:
+		failed.Hint = "ports below 1024 need root or CAP_NET_BIND_SERVICE, socket files the right to write the directory"
+	}
+	return failed
 }
 
 // bindAndListen binds a socket and makes it listen. After an error it returns the name of the call that

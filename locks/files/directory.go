@@ -18,15 +18,15 @@ import (
 // format is the number of the layout that this program writes and understands.
 const format = 3
 
-// These are the files in the directory of a name beside the versions.
+// The directory of a name has these files, and the versions of its state.
 const (
 	headFile   = "name"  // the format and the name (head)
 	recordsDir = "data"  // the directory of the records, a file for each entry
 	seenPrefix = "seen." // begins the name of a file of notes (writeNotes); the name of a clock follows
 )
 
-// usedSuffix ends the name of a file beside the directory of a name. Both are called after the key. If there
-// is such a file and no directory, somebody has removed the directory.
+// usedSuffix ends the name of a file that lies beside the directory of a name. The names of both begin with the
+// key. If that file exists without the directory, somebody has removed the directory.
 const usedSuffix = ".used"
 
 // directory is the directory of one name.
@@ -136,7 +136,7 @@ func (s *Store) directories(name string) ([]*directory, error) {
 		d := s.directoryOf(key)
 		d.name, err = d.load()
 		switch {
-		case err == locks.ErrLost, name == "" && errors.Is(err, unix.ENOTDIR):
+		case err == locks.ErrLost, name == "" && errors.Is(err, unix.ENOTDIR): // it is not a directory of a name
 		case err != nil:
 			failed = append(failed, err)
 		case locks.KeyOf(d.name) == key:

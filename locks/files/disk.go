@@ -86,8 +86,8 @@ func readAt(dir int, name string, limit int) ([]byte, error) {
 	return text, nil
 }
 
-// createAt makes a new file, with the permissions of a directory of that mode. It replaces an existing
-// file, which a killed process or somebody else may have left.
+// createAt makes a new file. Its permissions are those in mode, the mode of a directory. createAt replaces an
+// existing file, which a killed process or somebody else may have left.
 func createAt(dir int, name string, mode uint32, text []byte) error {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
 	fd, err := openAt(dir, name, flags)
@@ -116,7 +116,7 @@ func finishWrite(fd int, text []byte) error {
 	return err
 }
 
-// makeDirectory makes a directory with the permissions of a directory of that mode.
+// makeDirectory makes a directory. Its permissions are those in mode, the mode of another directory.
 func makeDirectory(dir int, name string, mode uint32) error {
 	if err := eintr.Repeat(func() error { return unix.Mkdirat(dir, name, 0o700) }); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 )
 
 // Entries implements locks.Store. It lists an entry of another host, and every holder, as live until
-// its heartbeat was unchanged for a TTL.
+// its heartbeat has been unchanged for a TTL.
 func (s *Store) Entries(ctx context.Context, name string) (all []locks.Entry, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, lease.ListLimit)
 	defer cancel()

@@ -90,7 +90,7 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (lease.Answer, locks.I
 	case errors.Is(err, locks.ErrLost), step != queue.Join && errors.Is(err, errRemoved):
 		return lease.Answer{Outcome: queue.Outcome{Verdict: queue.Lost}}, 0, nil
 	case ctx.Err() != nil, isTemporary(err), isQueued && mayBeMended(err), lease.IsFinal(err):
-		return lease.Answer{}, 0, err
+		return lease.Answer{}, 0, err // it is an outage, or a Refusal already
 	}
 	return lease.Answer{}, 0, &lease.Refusal{Err: err}
 }
@@ -159,8 +159,8 @@ func isForeign(err error) bool {
 // noSpace reports whether the disk, or the user's part of it, is full.
 func noSpace(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// writeHeartbeat writes the next heartbeat. It returns locks.ErrLost if the last one has expired by then:
-// somebody may have taken the entry for dead.
+// writeHeartbeat writes the next heartbeat. It returns locks.ErrLost if the previous heartbeat expires before
+// the new one is written: somebody may have taken the entry for dead.
 func (e *entry) writeHeartbeat(phase byte) error {
 	sent, end := e.store.clock(), e.term.Load().End()
 	if sent >= end {
@@ -327,7 +327,7 @@ func (e *entry) leave(ctx context.Context) (a lease.Answer, err error) {
 			return a, err
 		}
 		if e.state != nil && !e.state.hasRecord(e.member.record()) {
-			_ = e.dir.removeRecord(e.member.record()) // decide removes a record only if a version has named it
+			_ = e.dir.removeRecord(e.member.record()) // no version has named it, so decide has not removed it
 		}
 	}
 	e.dir.writeNotes(e.state)
@@ -355,7 +355,8 @@ func (e *entry) end(ctx context.Context, how queue.Step, phase byte) (a lease.An
 	}
 	e.state = r.state
 	a.Existed = r.Existed || r.state == nil && isAnnounced
-	// After the announcement another process may have removed the entry.
+	// After the announcement another process may have removed the entry. Then a release that does not find the
+	// entry may still have succeeded.
 	a.Doubtful = r.unsure || isAnnounced && isInTime
 	a.Verdict = queue.Released
 	return a, err

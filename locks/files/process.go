@@ -13,7 +13,7 @@ import (
 
 // process identifies the process that an entry belongs to.
 type process struct {
-	Boot  string `json:"boot,omitempty"` // names the boot of a machine; "" if it is not known
+	Boot  string `json:"boot,omitempty"` // names the boot of a machine; empty if it is not known
 	PIDNS string `json:"pid_ns,omitempty"`
 	PID   int    `json:"pid"`
 	Start string `json:"start,omitempty"` // when the process started, in clock ticks since that boot
@@ -31,8 +31,8 @@ func thisProcess() process {
 
 // clockName names the clock of locks.BootTime: each boot and each time namespace has another one
 // (time_namespaces(7)). Instants of two clocks must not be compared. A later namespace may have the
-// same number, so the name contains how far the clock is ahead. It is "" if that, or the boot, is not
-// known.
+// same number, so the name contains how far the clock is ahead of the initial one. The name is empty if the boot
+// or that distance is not known.
 func (o process) clockName() string {
 	ahead, known := procfs.BootTimeAhead()
 	if o.Boot == "" || !known {

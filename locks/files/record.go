@@ -18,7 +18,7 @@ import (
 type record struct {
 	owner.Owner
 	NoGolock bool          `json:"no_golock,omitempty"` // no golock stays with the slot (locks.Keeper.HasGolock)
-	Clock    string        `json:"clock"`               // the name of the owner's clock; "" if it is not known
+	Clock    string        `json:"clock"`               // the name of the owner's clock; empty if it is not known
 	Process  process       `json:"process"`
 	TTL      time.Duration `json:"ttl"`
 }

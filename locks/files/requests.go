@@ -24,8 +24,8 @@ const (
 	maxRequests = 1000    // requests that one version admits
 )
 
-// canBeRequested reports whether another process can make this join: a newcomer may wait in any queue,
-// and replaces nobody.
+// canBeRequested reports whether another process may make this join: the entry must be a newcomer that may wait in
+// any queue and replaces nobody.
 func (p *step) canBeRequested() bool {
 	q := &p.question
 	isNewcomer := q.Step == queue.Join && p.member.Claim.Ticket == 0

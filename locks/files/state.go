@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +44,7 @@ type member struct {
 // hasSlots reports whether the slots of the entry are taken.
 func (m *member) hasSlots() bool { return m.State == queue.Holding || m.State == queue.Ended }
 
+// text returns the state as a version has it. parseState reads it.
 func (s *state) text() []byte {
 	text := fmt.Appendf(nil, "%x %d %d%s\n", s.nonce, s.counter, len(s.entries), s.extra)
 	for i := range s.entries {
@@ -73,6 +75,8 @@ var errDamaged = errors.New("is not what golock has written")
 // of maxState bytes could have millions of lines, and each entry takes more memory than its line.
 const maxMembers = 20_000
 
+// parseState reads the text of a state. A line that golock cannot have written becomes a member with a flaw. An
+// error says that the first line or the number of lines is wrong.
 func parseState(text []byte) (*state, error) {
 	n := bytes.Count(text, []byte("\n")) - 1
 	if n > maxMembers {
@@ -187,11 +191,10 @@ func (r *lineReader) integer() int {
 	return int(n)
 }
 
-// parseMember reads an entry's line. After an error the member has the ID, life and times that could
-// be read. It has no times if the line has a word too few or too many.
-func parseMember(line string) (m member, err error) {
-	r := &lineReader{rest: line}
-	id, state := r.word(), r.word()
+// readIDAndState reads the first two words of an entry's line.
+func (m *member) readIDAndState(r *lineReader) {
+	id := r.word()
+	state := r.word()
 	isState := len(state) == 1 && strings.Contains("WHEG", state)
 	switch {
 	case !isID(id):
@@ -202,12 +205,24 @@ func parseMember(line string) (m member, err error) {
 	default:
 		m.ID, m.State = id, queue.State(state[0])
 	}
-	m.life, m.Reachable = r.unsigned(), true
+}
+
+// parseMember reads an entry's line. After an error the member has the ID, life and times that could
+// be read. It has no times if the line has a word too few or too many.
+func parseMember(line string) (m member, err error) {
+	r := &lineReader{rest: line}
+	m.Reachable = true
+	m.readIDAndState(r)
+	m.life = r.unsigned()
 	m.Claim.Ticket = r.number()
-	m.Claim.Weight, m.Claim.Max, m.Claim.Priority = r.integer(), r.integer(), r.integer()
+	m.Claim.Weight = r.integer()
+	m.Claim.Max = r.integer()
+	m.Claim.Priority = r.integer()
 	m.Fence = r.number()
-	m.ttl, m.hold = time.Duration(r.number()), time.Duration(r.number())
-	m.granted, m.rest = locks.Instant(r.number()), time.Duration(r.unsigned())
+	m.ttl = time.Duration(r.number())
+	m.hold = time.Duration(r.number())
+	m.granted = locks.Instant(r.number())
+	m.rest = time.Duration(r.unsigned())
 	slots, isSlots := strings.CutPrefix(r.word(), "s")
 	replace, isReplace := strings.CutPrefix(r.word(), "r")
 	m.Replace = locks.Replacement(replace)
@@ -248,7 +263,7 @@ func (s *state) find(id string) *member {
 	return nil
 }
 
-// has reports whether a record belongs to an entry.
+// hasRecord reports whether a record file belongs to an entry of the state.
 func (s *state) hasRecord(record string) bool {
 	id, _, _ := strings.Cut(record, "-")
 	m := s.find(id)
@@ -267,6 +282,20 @@ func (s *state) records() map[string]bool {
 // record is the name of the entry's record file. An entry that rejoins after it was taken for dead
 // gets another file: somebody may be removing the old one.
 func (m *member) record() string { return m.ID + "-" + strconv.FormatInt(m.life, 10) }
+
+// byPlace returns the entries that have slots, and all others, which are sorted by their places.
+func (s *state) byPlace() (holders, others []*member) {
+	for i := range s.entries {
+		m := &s.entries[i]
+		if m.hasSlots() {
+			holders = append(holders, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	slices.SortFunc(others, compareByPlace)
+	return holders, others
+}
 
 // compareByPlace compares waiters by their places.
 func compareByPlace(a, b *member) int {

@@ -25,7 +25,7 @@ type step struct {
 	mustExist   bool // the entry was in the queue: if it is not any more, the answer is Gone
 	isList      bool // the step makes no version, and all that it reads is of one moment
 	force       bool // the step makes a version even if nothing changes
-	skipWaiters bool // the step observes waiters only if it does more than queue
+	skipWaiters bool // the step observes waiters only if it does more than put its entry into the queue
 
 	keep func(o *observedEntry) bool // reports which dead entries stay; nil if none stays
 }
@@ -137,12 +137,7 @@ func (p *step) try(r *result) (done bool, err error) {
 	}
 	if p.isList || !changed && !p.force {
 		r.state, r.version = s, l.highest
-		tooMany := p.store.kept // versions after the one that was read
-		if p.isList {
-			tooMany = 1
-		}
-		since, err := p.madeSince(l.highest)
-		return since >= 0 && since < tooMany, err
+		return p.isNewEnough(l.highest)
 	}
 	next, err = p.admitRequests(h, l, next, r)
 	if err != nil {
@@ -162,6 +157,17 @@ func (p *step) try(r *result) (done bool, err error) {
 		r.state, r.version = next, l.highest+1
 	}
 	return done, err
+}
+
+// isNewEnough reports whether a step that changes nothing may rely on a version that it has read: whether only
+// few versions have been made since, for a listing none.
+func (p *step) isNewEnough(version int64) (bool, error) {
+	tooMany := p.store.kept
+	if p.isList {
+		tooMany = 1
+	}
+	since, err := p.madeSince(version)
+	return since >= 0 && since < tooMany, err
 }
 
 // answer decides the question in a state, and makes the next state. If the decision changes nothing, next
@@ -198,16 +204,7 @@ func (p *step) view(s *state, r *result) (v queue.View, err error) {
 	needsAll := p.mustObserveAll()
 	r.dead = map[string]bool{}
 	v.Counter = max(s.counter, time.Now().UnixMicro())
-	var holders, others []*member
-	for i := range s.entries {
-		m := &s.entries[i]
-		if m.hasSlots() {
-			holders = append(holders, m)
-		} else {
-			others = append(others, m)
-		}
-	}
-	slices.SortFunc(others, compareByPlace)
+	holders, others := s.byPlace()
 	indexOfCaller := slices.IndexFunc(others, func(m *member) bool { return m.ID == p.member.ID })
 	for i, m := range append(holders, others...) {
 		index := i - len(holders) // the index in others
@@ -252,7 +249,7 @@ func (p *step) view(s *state, r *result) (v queue.View, err error) {
 }
 
 // apply makes the state that a decision asks for, and notes in r which records it removes. counter is the
-// one of the view: changed reports whether the next state says more than s.
+// counter of the view. changed reports whether the decision changes anything in s.
 func (p *step) apply(s *state, counter int64, r *result) (next *state, changed bool) {
 	next = &state{nonce: rand.Uint64(), counter: s.counter, extra: s.extra, entries: make([]member, 0, len(s.entries)+1)}
 	if r.Counter > counter {
@@ -266,7 +263,7 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 	for _, m := range s.entries {
 		n, stays := m, !r.dead[m.ID]
 		if e, ok := put[m.ID]; ok {
-			n, stays = p.changed(m, e, r)
+			n, stays = p.applyTo(m, e, r)
 			changed = changed || !reflect.DeepEqual(m, n)
 			delete(put, m.ID)
 		}
@@ -285,15 +282,15 @@ func (p *step) apply(s *state, counter int64, r *result) (next *state, changed b
 	}
 	e, isNew := put[p.member.ID]
 	if isNew && e.State != queue.Tombstone {
-		n, _ := p.changed(p.member, e, r)
+		n, _ := p.applyTo(p.member, e, r)
 		next.entries = append(next.entries, n)
 		changed = true
 	}
 	return next, changed
 }
 
-// changed returns an entry as a decision has changed it, and whether it stays in the state.
-func (p *step) changed(m member, e queue.Entry, r *result) (after member, stays bool) {
+// applyTo returns an entry as a decision has changed it, and whether it stays in the state.
+func (p *step) applyTo(m member, e queue.Entry, r *result) (after member, stays bool) {
 	before, observed := m.State, r.observed[m.ID]
 	e.HoldLeft = 0 // each view finds it anew
 	m.Entry, m.flaw, m.line = e, nil, ""
@@ -311,7 +308,8 @@ func (p *step) changed(m member, e queue.Entry, r *result) (after member, stays 
 		sameClock := isCallerHere || observed != nil && observed.sameClock
 		// If another process has granted the slot, on another clock, the holder notes the moment itself.
 		// That takes another version, so it is done only for a hold.
-		if m.granted == 0 && sameClock && (before != queue.Holding || isCallerHere && m.hold > 0) {
+		mustNoteGrant := before != queue.Holding || isCallerHere && m.hold > 0
+		if m.granted == 0 && sameClock && mustNoteGrant {
 			m.granted = p.store.clock()
 		}
 		if m.ID == p.member.ID && p.question.Step == queue.Hold { // the hold counts from now

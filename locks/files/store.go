@@ -48,7 +48,7 @@ type Store struct {
 
 var _ locks.Store = (*Store)(nil)
 
-// New names the primitive, mkdir, symlink or excl, and the directory: an absolute path.
+// New makes a store. scheme names the primitive: mkdir, symlink or excl. dir is an absolute path.
 func New(scheme, dir string) *Store {
 	s := &Store{
 		scheme: scheme, dir: dir, make: makeVersion, kept: kept, clock: locks.BootTime,

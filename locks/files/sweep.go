@@ -20,7 +20,7 @@ const sweepPause = 100 * time.Millisecond
 // sweepShare limits the load: the pause after a round is at least this multiple of the time of the round.
 const sweepShare = 3
 
-// sweepLimit limits the time of a sweep. It leaves notes, so a later sweep knows since when a heartbeat
+// sweepLimit limits the time of a sweep. A sweep leaves notes, so a later sweep knows since when a heartbeat
 // has not changed.
 const sweepLimit = 2 * lease.DefaultTTL
 
@@ -38,37 +38,51 @@ func (s *Store) Sweep(ctx context.Context, name string, olderThan time.Duration)
 		unread = errors.Join(unread, denied)
 		directories = slices.DeleteFunc(directories, func(d *directory) bool { return times[d].IsZero() })
 	}
+	isYoung := func(d *directory, o *observedEntry) bool {
+		return olderThan > 0 && d.unusedFor(o.member, times[d].Add(s.clock().Sub(begin))) < olderThan
+	}
 	for {
 		roundBegin := s.clock()
-		unknown := 0
-		failed := map[string]error{}
-		states := map[*directory]*state{}
-		for _, d := range directories {
-			isYoung := func(o *observedEntry) bool {
-				return olderThan > 0 && d.unusedFor(o.member, times[d].Add(s.clock().Sub(begin))) < olderThan
-			}
-			r, err := lease.Await(ctx, func() (swept, error) { return d.sweep(ctx, end, isYoung) })
-			removed += r.removed
-			unknown += r.unknown
-			if err != nil {
-				failed[d.path] = lease.Located(s.URL(), err)
-			}
-			states[d] = r.state
-		}
-		isOver := unknown == 0 || s.clock() >= end
+		r := s.sweepRound(ctx, directories, end, isYoung)
+		removed += r.removed
+		isOver := r.unknown == 0 || s.clock() >= end
 		if !isOver {
 			pause := max(sweepPause, sweepShare*s.clock().Sub(roundBegin))
 			lease.Pause(ctx, min(pause, end.Sub(s.clock())))
 		}
 		if isOver || ctx.Err() != nil {
-			all := []error{unread, ctx.Err()}
-			for _, d := range directories {
-				d.writeNotes(states[d])
-				all = append(all, failed[d.path])
+			for d, state := range r.states {
+				d.writeNotes(state)
 			}
-			return removed, errors.Join(all...)
+			return removed, errors.Join(append([]error{unread, ctx.Err()}, r.failed...)...)
 		}
 	}
+}
+
+// round is the result of one round of a sweep.
+type round struct {
+	removed int
+	unknown int // entries that may be alive or dead
+	failed  []error
+	states  map[*directory]*state
+}
+
+// sweepRound sweeps each of the directories once.
+func (s *Store) sweepRound(
+	ctx context.Context, directories []*directory, end locks.Instant, isYoung func(*directory, *observedEntry) bool,
+) round {
+	all := round{states: map[*directory]*state{}}
+	for _, d := range directories {
+		isYoungHere := func(o *observedEntry) bool { return isYoung(d, o) }
+		r, err := lease.Await(ctx, func() (swept, error) { return d.sweep(ctx, end, isYoungHere) })
+		all.removed += r.removed
+		all.unknown += r.unknown
+		if err != nil {
+			all.failed = append(all.failed, lease.Located(s.URL(), err))
+		}
+		all.states[d] = r.state
+	}
+	return all
 }
 
 // fileTimes returns the time on the clock of the file system for each directory. A directory in which
@@ -96,8 +110,8 @@ type swept struct {
 }
 
 // sweep removes dead entries, and the records of dead entries that are in no state: killed processes
-// leave them. Others may have made any number of records, so sweep leaves the rest after end. It keeps
-// entries that isYoung accepts.
+// leave them. Others may have made any number of records, so sweep stops at end. It keeps entries that isYoung
+// accepts.
 func (d *directory) sweep(ctx context.Context, end locks.Instant, isYoung func(*observedEntry) bool) (s swept, err error) {
 	records, err := readNames(d.path + "/" + recordsDir) // before the state: a later record may belong to a newcomer
 	var r result

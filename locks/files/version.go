@@ -21,12 +21,12 @@ const (
 	tempPrefix    = "t" // followed by the number of the version, a dot, and a random number
 	stateFile     = "state"
 
-	// kept is the number of old versions that stay. Fewer are made while a process lists the directory,
-	// so each listing contains a version that existed all the time. All programs that use a directory
-	// must agree on this number.
+	// kept is the number of old versions that golock does not remove. While a process lists the directory,
+	// others make fewer new versions than that. So each listing contains a version that existed all the time.
+	// All programs that use a directory must agree on this number.
 	kept = 64
 
-	// pruneParts is how many times old versions are removed in the time in which kept new ones are made.
+	// pruneParts says how often golock removes old versions: after each kept/pruneParts new ones.
 	pruneParts = 8
 )
 
@@ -73,6 +73,7 @@ type listing struct {
 	highest int64 // the number of the highest version
 }
 
+// list lists the directory. Without a version in it, it returns the error of a missing directory.
 func (h *handle) list() (l listing, err error) {
 	h.store.hook("list")
 	l.names, err = namesIn(h.fd)

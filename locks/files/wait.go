@@ -64,7 +64,7 @@ func (e *entry) joinOnce(ctx context.Context) (a lease.Answer, err error) {
 	}
 	e.state = out.state
 	a, err = e.answer(&out)
-	next := now.Add(a.Nap.For * 9 / 10) // a little before the next join, so that this join observes the other waiters
+	next := now.Add(a.Nap.For * 9 / 10) // a little before the next join, so that the next join observes other waiters
 	if !p.skipWaiters || next < e.nextObservation {
 		e.nextObservation = next
 	}
@@ -179,7 +179,7 @@ func (e *entry) moved(ctx context.Context, count int) bool {
 }
 
 // moved reports whether at least count versions were made after a version, or whether the directory
-// cannot be opened. It opens the directory anew, for the reason that readAt has.
+// cannot be opened. It opens the directory anew, so that an NFS client asks the server for changes (readAt).
 func (d *directory) moved(version, count int64) bool {
 	h, err := d.open()
 	if err != nil {

@@ -179,7 +179,8 @@ func (adm *Admission) leaseIfNear(ctx context.Context) (locks.Lease, error) {
 // has waited long enough. outage is the error of the last Ask, or nil. A refusal for a temporary reason, such as a
 // full connection limit, is no outage for a waiter whose time is over: the server has answered.
 func (adm *Admission) waitError(ctx context.Context, outage error) error {
-	hasAnswered := outage == nil || !adm.postponed && ctx.Err() != nil && IsPassing(outage)
+	isWaiterStopped := !adm.postponed && ctx.Err() != nil
+	hasAnswered := outage == nil || isWaiterStopped && IsPassing(outage)
 	if !hasAnswered {
 		return outageOf(adm.store, outage)
 	}
@@ -192,7 +193,7 @@ func (adm *Admission) waitError(ctx context.Context, outage error) error {
 // refusalError returns the error of an answer that ends a request.
 func (adm *Admission) refusalError(a Answer) error {
 	if a.Verdict == queue.Evicted {
-		adm.giveUp() // an answer that was lost may have granted it
+		adm.giveUp() // an answer that was lost may have granted a slot
 		return &locks.EvictedError{By: a.By}
 	}
 	adm.entry.Close()
@@ -215,9 +216,9 @@ const (
 
 func (adm *Admission) giveUp() { giveUp(&adm.request, adm.store, adm.entry) }
 
-// giveUp makes the entry of a request leave the queue. It waits a moment for the store, because the
-// process may be about to end; the rest happens in the background. Before a stop of this process
-// (locks.Hooks.StopsSoon) it waits for all of it.
+// giveUp makes the entry of a request leave the queue. It waits for the store for at most leaveWait, because the
+// process may be about to end. The rest happens in the background. If this process is about to be stopped
+// (locks.Hooks.StopsSoon), giveUp waits for at most leaveLimit instead.
 func giveUp(r *locks.Request, store string, e Entry) {
 	wait := leaveWait
 	if r.Hooks.MustLeaveFirst() {
@@ -241,7 +242,7 @@ func Located(store string, err error) error {
 	switch {
 	case !IsFinal(err):
 		return err
-	case len(locks.AsInvalid(err)) > 0: // it is final, because it does not pass by itself
+	case len(locks.AsInvalid(err)) > 0: // no outage: somebody must remove the invalid entries
 	case IsTemporary(err):
 		return &locks.OutageError{Store: store, Err: err, Answered: true}
 	case errors.As(err, &fault):

@@ -9,13 +9,13 @@ import (
 	"golock/locks/queue"
 )
 
-// Lease implements locks.Lease, for a slot that this process has taken, or another one (Attach).
+// Lease implements locks.Lease, for a slot that this process or another one (Attach) has taken.
 type Lease struct {
 	entry   Entry
 	store   string
 	hasHold bool // there is a hold that Hold begins
 
-	mu       sync.Mutex // guards what follows; not held while the store is asked
+	mu       sync.Mutex // guards the fields below; it is not locked during a question to the store
 	grant    locks.Grant
 	term     locks.Term
 	epoch    string // the epoch of the last answer; empty if there was none

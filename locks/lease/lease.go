@@ -63,8 +63,8 @@ type Answer struct {
 
 	Nap queue.Nap `json:"-"` // Queued: how the waiter waits until it asks again
 
-	// Queued, Busy, Nested: if there is room for the entry, the rest of the quarantine and its cause. A
-	// request that may not wait can ask again afterwards.
+	// Queued, Busy, Nested: the rest of the quarantine and its cause, if the entry would fit. So a request
+	// that may not wait can ask again after the quarantine. If the entry does not fit, Quarantine is 0.
 	Quarantine      time.Duration
 	QuarantineCause string `json:"-"`
 
@@ -78,7 +78,8 @@ func (a *Answer) term(sent locks.Instant) locks.Term {
 	return locks.Term{Asked: sent, TTL: a.TTL, Distance: a.Distance}
 }
 
-// Entry is an engine's view of one entry. Several goroutines may call its methods.
+// Entry makes the steps of one entry in a store. Each engine implements it. Several goroutines may call its
+// methods.
 type Entry interface {
 	// Ask makes one attempt at a step, and limits its time (AttemptLimit). sent is the moment before the request
 	// was sent. What the last answer said of the entry, its ticket, its slots and the epoch, belongs to the next

@@ -14,7 +14,7 @@ import (
 // JoinLimits.Refusals, from the first refusal on. A store that has answered otherwise can be reached, so it
 // is asked for JoinLimits.Total.
 type patience struct {
-	attempts context.Context // the context of each attempt: one may end later than the last one may begin
+	attempts context.Context // the context of each attempt: an attempt may go on after the time to begin one is over
 	end      func()          // ends the time in which attempts may begin
 	refusals time.Duration   // 0 if refusals have no limit
 	slowdown func() float64  // JoinLimits.Slowdown, or a function that returns 1
@@ -29,10 +29,10 @@ type patience struct {
 // noLimit is the patience of a request that only its context limits.
 var noLimit *patience
 
-// reachPart is the longest time that is counted in one part. Among hundreds of processes that were
-// started at the same moment this one may not get to run for seconds, although the store has answered
-// long ago. However long it did not run, that counts as one part. A server on this machine gets to run as
-// rarely, so a part counts less in proportion to what JoinLimits.Slowdown tells at its end.
+// reachPart is the length of a part in which time is counted. If the timer of a part fires late, it counts
+// as one part only: among hundreds of processes that start together this one may not run for seconds, and
+// the store may have answered meanwhile. A server on this machine is as slow as this process. So a part counts
+// less, by the factor that JoinLimits.Slowdown returns at the end of the part.
 const reachPart = 100 * time.Millisecond
 
 // FirstAnswer is the time that a server on another host has for its first answer after it has taken a
@@ -84,7 +84,7 @@ func (p *patience) pauseInParts(ctx context.Context, d time.Duration) {
 	}
 }
 
-// part returns how much the part counts that is over now.
+// part returns how much time a part counts that is over now.
 func (p *patience) part() time.Duration { return time.Duration(float64(reachPart) / p.slowdown()) }
 
 // contextOfAttempt returns the context of an attempt. ctx is the context of the request.

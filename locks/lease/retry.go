@@ -54,7 +54,8 @@ func Invalid(entries []locks.InvalidEntry) error {
 // IsFinal reports whether a request without an entry should not be repeated.
 func IsFinal(err error) bool {
 	kind, refused := kindOf(err)
-	return refused && (kind == ForGood || kind == ForNewcomers) || errors.As(err, new(*locks.PanicError))
+	isFinalRefusal := refused && (kind == ForGood || kind == ForNewcomers)
+	return isFinalRefusal || errors.As(err, new(*locks.PanicError))
 }
 
 // IsTemporary reports whether the request of an entry that exists should be repeated: an outage never
@@ -118,8 +119,8 @@ const (
 	longestPause  = 4 * time.Second
 )
 
-// backoff gives the pauses between attempts. A pause is random in its full length: so hundreds of
-// clients that were refused at the same moment come back one by one (Brooker, Exponential Backoff
+// backoff gives the pauses between attempts. A pause is random between shortestPause and a limit that grows. So
+// hundreds of clients that were refused at the same moment come back one by one (Brooker, Exponential Backoff
 // And Jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 type backoff struct{ limit time.Duration }
 

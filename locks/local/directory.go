@@ -134,9 +134,9 @@ func (r roots) makeParent(path string) error {
 	return nil
 }
 
-// pickByOwner chooses the default directory of a user whose ID on the host cannot be told: the one that
-// belongs to the user, if a run outside of the user namespace has made it. It makes none. Under the ID of
-// this namespace the directory would belong to another user.
+// pickByOwner chooses the default directory of a user whose ID on the host is not known: the directory that
+// belongs to the user, if a run outside of the user namespace has made it. It makes none, because a directory
+// that is named after the ID in this namespace could be that of another user.
 func (r roots) pickByOwner() (string, error) {
 	for _, p := range r.parents() {
 		if !r.isSafe(p) {

@@ -63,7 +63,8 @@ func (x *examination) directory() {
 	// For root, golock also makes the parent of the default directory. access(2) refuses root only
 	// what is read-only.
 	refused := unix.Access(parent, unix.W_OK|unix.X_OK)
-	mayMake := refused == nil || x.store.path == "" && x.store.roots.user == 0 && unix.Access(x.existing, unix.W_OK|unix.X_OK) == nil
+	isDefaultOfRoot := x.store.path == "" && x.store.roots.user == 0
+	mayMake := refused == nil || isDefaultOfRoot && unix.Access(x.existing, unix.W_OK|unix.X_OK) == nil
 	fix := "mkdir " + at + " for this user"
 	hint := hintReadOnly(refused, parent)
 	if hint != "" {

@@ -63,8 +63,8 @@ func (s *Store) Entries(ctx context.Context, name string) ([]locks.Entry, error)
 	return s.list(ctx, ofName(name), (*lockFile).isLive)
 }
 
-// unprotected is locks.Abilities.Unprotected. A record stays after its byte was unlocked, until
-// another entry overwrites it. So the record tells who has closed the lock file.
+// unprotected is locks.Abilities.Unprotected. The record of an entry whose byte was unlocked stays until another
+// entry overwrites it. So unprotected finds the commands that have closed the lock file by their records.
 func (s *Store) unprotected(ctx context.Context, name string) ([]locks.Entry, error) {
 	return s.list(ctx, ofName(name), (*lockFile).isUnprotected)
 }
@@ -188,8 +188,8 @@ func (d *directory) files() ([]os.DirEntry, error) {
 
 // withTable locks the gate of a lock file and calls f with its table. It does nothing if the file is
 // missing, is removed meanwhile, or is not a lock file. f gets an empty table if the name in the table
-// does not belong to a file of this name, or if the table cannot be read and no entry uses it. remaining
-// limits the wait for the gate, which reduces it; it becomes notAtAll at the end.
+// does not belong to a file of this name, or if the table cannot be read and no entry uses it. remaining is that
+// of lockGateWithin.
 func (d *directory) withTable(
 	ctx context.Context, base string, access int, remaining *time.Duration, f func(*lockFile, *table) error,
 ) error {
@@ -202,20 +202,9 @@ func (d *directory) withTable(
 	if access == unix.O_RDONLY {
 		kind = unix.F_RDLCK
 	}
-	waitBegin := time.Now()
-	err = file.lockGate(ctx, kind, *remaining)
-	*remaining -= time.Since(waitBegin)
-	if *remaining <= 0 {
-		*remaining = notAtAll
-	}
+	err = file.lockGateWithin(ctx, kind, remaining)
 	if err == errMoved {
 		return nil
-	}
-	if err == locks.ErrWouldBlock {
-		err = &locks.PathError{
-			Path: file.path,
-			Err:  errors.New("is being changed by another process, and the time limit was used up on other lock files"),
-		}
 	}
 	if err != nil {
 		return err
@@ -237,6 +226,24 @@ func (d *directory) withTable(
 		return err
 	}
 	return f(file, tab)
+}
+
+// lockGateWithin locks the gate. It waits for at most remaining, and subtracts the time of the wait from it. If no
+// time remains, remaining becomes notAtAll.
+func (f *lockFile) lockGateWithin(ctx context.Context, kind int16, remaining *time.Duration) error {
+	begin := time.Now()
+	err := f.lockGate(ctx, kind, *remaining)
+	*remaining -= time.Since(begin)
+	if *remaining <= 0 {
+		*remaining = notAtAll
+	}
+	if err == locks.ErrWouldBlock {
+		return &locks.PathError{
+			Path: f.path,
+			Err:  errors.New("is being changed by another process, and the time limit was used up on other lock files"),
+		}
+	}
+	return err
 }
 
 // describe makes the public entry of a live record.

@@ -42,7 +42,7 @@ type obstacles struct {
 	damaged     bool     // the table cannot be read
 }
 
-// reason says what is in the way if that is neither holders nor waiters of this file, or is "".
+// reason returns what is in the way if that is neither holders nor waiters of this file, or "".
 func (o *obstacles) reason() string {
 	if o.removedFile {
 		return "its lock file was removed while it was held, and that holder is still there"
@@ -56,11 +56,11 @@ func (e *entry) tellProgress() {
 	e.request.Hooks.Place(e.place)
 }
 
-// enter joins the queue of the lock file, or takes the slot at once. It returns nil if it has joined.
-func (e *entry) enter(ctx context.Context, adm *admission) (*lease, error) {
+// openGate opens the lock file, sets e.file, and locks the gate.
+func (e *entry) openGate(ctx context.Context) error {
 	f, err := e.dir.openFile(e.request.Name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	e.file = f
 	f.fd = fdtable.MoveHigh(f.fd)
@@ -68,9 +68,15 @@ func (e *entry) enter(ctx context.Context, adm *admission) (*lease, error) {
 	if e.request.AtOnce {
 		limit = notAtAll
 	}
-	if err := f.lockGate(ctx, unix.F_WRLCK, limit); err != nil {
+	return f.lockGate(ctx, unix.F_WRLCK, limit)
+}
+
+// enter joins the queue of the lock file, or takes the slot at once. It returns nil if it has joined.
+func (e *entry) enter(ctx context.Context, adm *admission) (*lease, error) {
+	if err := e.openGate(ctx); err != nil {
 		return nil, err
 	}
+	f := e.file
 	defer f.unlockGate()
 	tab, err := e.load()
 	if err != nil {
@@ -105,12 +111,17 @@ func (e *entry) enter(ctx context.Context, adm *admission) (*lease, error) {
 			}
 		}
 	}
-	if err := setLock(f.fd, unix.F_WRLCK, waitByte(e.record.ticket)); err != nil {
-		return nil, f.failed("lock", err)
+	return nil, e.queueUp(tab)
+}
+
+// queueUp makes the entry a waiter.
+func (e *entry) queueUp(tab *table) error {
+	if err := setLock(e.file.fd, unix.F_WRLCK, waitByte(e.record.ticket)); err != nil {
+		return e.file.failed("lock", err)
 	}
 	e.tellProgress()
 	e.record.state = stateWaiting
-	return nil, f.write(tab, &e.record)
+	return e.file.write(tab, &e.record)
 }
 
 // load reads the table. It makes a new one if the file is new, or if the table cannot be read and no
@@ -182,7 +193,7 @@ func (e *entry) tryTake(tab *table) (l *lease, err error) {
 		}
 	}
 	if o.predecessor != nil {
-		return nil, nil // the holders of a newcomer are for its error (busy)
+		return nil, nil // a newcomer behind another waiter needs the holders only for its error (busy)
 	}
 	isChecked := tab.checkedPath == e.pathMark()
 	if !isChecked && isLockedElsewhere(f.kernelName(), e.dir.pathBytesOfAll(e.request.Name), procfs.Locks) {

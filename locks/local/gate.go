@@ -26,8 +26,8 @@ const (
 )
 
 // lockGate locks the gate; with F_RDLCK only to read the table. Unless limit is forever, it fails if
-// the process that has the gate locked is stopped, or if the table does not change for so long. It
-// names that process if it can be found. It returns errMoved if the file was removed: then others leave
+// the process that has the gate locked is stopped, or if the table does not change until limit is over. The
+// error names that process if it can be found. It returns errMoved if the file was removed: then others leave
 // the file without a change, and nobody needs its gate. With notAtAll it returns ErrWouldBlock instead
 // of waiting.
 func (f *lockFile) lockGate(ctx context.Context, kind int16, limit time.Duration) error {
@@ -42,6 +42,11 @@ func (f *lockFile) lockGate(ctx context.Context, kind int16, limit time.Duration
 	case limit == notAtAll:
 		return locks.ErrWouldBlock
 	}
+	return f.awaitGate(ctx, kind, limit)
+}
+
+// awaitGate does what lockGate says while another process has the gate locked.
+func (f *lockFile) awaitGate(ctx context.Context, kind int16, limit time.Duration) error {
 	got, hasReturned := make(chan error), make(chan struct{})
 	defer close(hasReturned)
 	f.lockLater(kind, gateByte, func(err error) {
@@ -99,9 +104,11 @@ func (f *lockFile) counters() (text [headerCounters]byte) {
 func (f *lockFile) gateHolder() (who string, isStopped bool) {
 	const unknown = "another process"
 	err := setLock(f.fd, unix.F_WRLCK, searchByte)
-	if err == unix.EAGAIN || err == unix.EACCES { // it fails in another way on a descriptor that is open only for reading
+	isOtherSearching := err == unix.EAGAIN || err == unix.EACCES
+	if isOtherSearching {
 		return unknown, false
 	}
+	// Any other error, as of a file that is open only for reading, does not stop the search.
 	defer func() { _ = setLock(f.fd, unix.F_UNLCK, searchByte) }()
 	inode, gate := ":"+strconv.FormatUint(f.stat.Ino, 10), strconv.FormatInt(gateByte, 10)
 	for _, pid := range procfs.PIDs() {

@@ -58,7 +58,7 @@ func (r roots) refusePrivate(path string) error {
 }
 
 // isPrivate reports whether a path leads to another directory for process 1, although both have the
-// same root directory. It is so in the sandbox of a systemd unit and after unshare -m. A container
+// same root directory. That is so in the sandbox of a systemd unit and after unshare -m. A container
 // has another root, or a process 1 of its own. If process 1 cannot be examined, in a chroot or
 // where /proc hides it, the path counts as not private.
 func isPrivate(path string) bool {

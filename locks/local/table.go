@@ -17,8 +17,8 @@ import (
 // and hold. A record only describes its entry. A record whose byte is not locked is stale.
 //
 // The header and each record have a checksum: Adler-32, because a CRC needs tables that take time at
-// the start. None of them crosses a page, so a process that is killed while it writes leaves the old
-// or the new text.
+// the start. Neither a header nor a record crosses a page. So a process that is killed while it writes one
+// leaves the old or the new text.
 const (
 	pageSize   = 4096
 	recordSize = 1024
@@ -90,7 +90,7 @@ func decodeHeader(b []byte) (h header, err error) {
 type record struct {
 	stored
 	slots   []int
-	evictor string // who evicted the entry; "" if nobody did
+	evictor string // who evicted the entry; empty if nobody did
 	extra   string // words that say more (note.go); encode drops them all if the record has no room for them
 	command string // the words of the command, each ended by a zero; the text may be cut
 
@@ -99,7 +99,8 @@ type record struct {
 	onlyHold bool          // no process has the slot any more, only the hold keeps it
 }
 
-// stored is the first part of a record. The file has the bytes that the struct has in memory.
+// stored is the first part of a record. The file has the bytes that the struct has in memory. Times are instants
+// on the clock that the field clock tells, except for since.
 type stored struct {
 	checksum   uint32 // covers the text after it
 	state      uint8
@@ -115,7 +116,7 @@ type stored struct {
 	ranges     uint16
 	evictorLen uint16
 	pidNS      uint64
-	written    int64 // when the entry joined, or was granted
+	written    int64 // when the entry joined, or got its slots
 	since      int64 // the same time as written, in microseconds of Unix time
 	fence      int64
 	holdUntil  int64    // when the hold ends; 0 if only the locked byte keeps the slot
@@ -151,12 +152,15 @@ func (s *stored) claim() locks.Claim {
 	return locks.Claim{Weight: int(s.weight), Max: int(s.max), Priority: int(s.priority), Ticket: s.ticket}
 }
 
+// encode returns the bytes of the record in the file. It sets the checksum, and the fields of stored that tell how
+// long the rest of the record is.
 func (r *record) encode() []byte {
 	b := make([]byte, recordSize)
 	at := recordTail
 	for i, slot := range r.slots {
-		if i > 0 && slot == r.slots[i-1]+1 {
-			b[at-1]++
+		isNextOfRange := i > 0 && slot == r.slots[i-1]+1
+		if isNextOfRange {
+			b[at-1]++ // the last byte of a range is the number of its slots - 1
 			continue
 		}
 		binary.NativeEndian.PutUint16(b[at:], uint16(slot))
@@ -218,8 +222,8 @@ func (r *record) decode(b []byte) error {
 	return nil
 }
 
-// A table of more than manyRecords keeps only a part of each command in memory, because others may
-// have written long ones.
+// These constants limit the memory of a table. If it has more than manyRecords, it keeps only a part of each
+// command, because other users may have written many long commands.
 const (
 	manyRecords  = 1000
 	shortCommand = 128 // bytes of a command that are kept

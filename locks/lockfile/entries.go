@@ -35,9 +35,9 @@ func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 	}
 	// The kernel's list also has waiters, and holders whose descriptors this user may not read.
 	var waiters []locks.Entry
-	// Locks without a PID may belong to holders that were found by their descriptors. unseen is the
-	// number of locks beyond those; as long as it is not positive, such a lock has an entry already.
-	unseen := -len(holders)
+	// A listed lock without a PID may belong to a holder that search has found. surplus is the number of
+	// listed locks minus the number of those holders. As long as it is not positive, such a lock has an entry.
+	surplus := -len(holders)
 	waitsOfCaller := int(s.waiting.Load())
 	for _, lock := range s.listed(file) {
 		e := newEntry(lock)
@@ -49,13 +49,13 @@ func (s *Store) Entries(_ context.Context, name string) ([]locks.Entry, error) {
 			kernel.Describe(&e, max(lock.PID, 0))
 			waiters = append(waiters, e)
 		case takers[lock.PID]:
-			unseen++
+			surplus++
 		case lock.PID > 0:
 			e.Orphaned = !kernel.Describe(&e, lock.PID)
 			holders = append(holders, e)
 		default:
-			unseen++
-			if unseen > 0 {
+			surplus++
+			if surplus > 0 {
 				kernel.Describe(&e, 0)
 				holders = append(holders, e)
 			}
@@ -150,7 +150,7 @@ func holdersOf(carried map[int]procfs.Lock) (holders []locks.Entry, takers map[i
 		if lock.PID > 0 && !slices.Contains(pids, lock.PID) {
 			_, err := procfs.FDs(lock.PID)
 			e.Orphaned = !os.IsPermission(err)
-			if !e.Orphaned { // A process of another user took the lock, and the one that was found inherited it.
+			if !e.Orphaned { // a process of another user took the lock, and the process that was found inherited it
 				pid = lock.PID
 			}
 		}

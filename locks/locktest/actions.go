@@ -12,6 +12,7 @@ import (
 	"golock/test/testkit"
 )
 
+// step makes one random step of a worker.
 func (c *workload) step(worker int, rng *rand.Rand) {
 	word := c.mix.words[rng.IntN(len(c.mix.words))]
 	c.mu.Lock()
@@ -46,6 +47,8 @@ func (c *workload) step(worker int, rng *rand.Rand) {
 	}
 }
 
+// request makes a random request, and its input for the model. stays says that its hold lasts longer than the
+// history.
 func (c *workload) request(lock int, held []*member, rng *rand.Rand) (r locks.Request, in input, stays bool) {
 	in = input{kind: opJoin, lock: lock}
 	in.claim = locks.Claim{Weight: 1, Max: c.mix.units[rng.IntN(len(c.mix.units))]}
@@ -106,7 +109,7 @@ func (c *workload) join(worker int, held []*member, rng *rand.Rand) {
 	case "nested", "busy":
 		c.record(worker, in, output{word: word}, m.joined, ret)
 		return
-	case "evicted": // it had a place, or a slot, before Join was back
+	case "evicted": // it was evicted from its place or slot before Join returned
 		c.record(worker, in, output{word: word}, m.joined, ret)
 		c.ended(m, opEvicted, ret)
 		return
@@ -144,8 +147,7 @@ func (c *workload) join(worker int, held []*member, rng *rand.Rand) {
 	c.granted(m, l)
 }
 
-// replaced are the IDs of the entries that were replaced. They are told, where the store
-// sends a signal to their owners.
+// replaced returns the IDs of the entries that were replaced, and signals their owners where the store would.
 func (c *workload) replaced(entries []locks.Entry) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,8 +208,8 @@ func (c *workload) wait(ctx context.Context, m *member, admission locks.Admissio
 	c.mu.Unlock()
 }
 
-// ended records that an entry has left its place without a grant. Who leaves a networked
-// store does not await its answer, so the event ends when others see it.
+// ended records that an entry has left its place without a grant. An entry that leaves a networked store does not
+// await the answer, so the event ends when the store does not list the entry any more.
 func (c *workload) ended(m *member, how kind, ret int64) {
 	if c.leases {
 		gone := testkit.Within(testkit.Patience, func() bool {
@@ -271,7 +273,7 @@ func (c *workload) evict(worker int, m *member) {
 	}
 }
 
-// entries are what the store shows of a lock.
+// entries returns what the store lists of a lock.
 func (c *workload) entries(lock int) []locks.Entry {
 	all, err := entriesOf(c.watch[lock], c.names[lock])
 	if err != nil {
@@ -298,7 +300,7 @@ func (c *workload) list(worker, lock int) {
 		case e.State == locks.Holding:
 			hold := !e.Ended && !e.HeldTill.IsZero()
 			out.holders = append(out.holders, listed{i, e.Slots, e.Ended, e.Evicted != "", hold})
-		case e.Evicted == "": // who was evicted may take a moment to go
+		case e.Evicted == "": // an evicted waiter may be listed for a moment
 			out.queue = append(out.queue, i)
 		}
 	}

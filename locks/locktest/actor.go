@@ -21,7 +21,7 @@ type actor struct {
 	holding chan<- locks.Lease // gets the lease; has room for it
 }
 
-// act ends when there are no more orders. ctx ends the waiting.
+// act does what the orders say, until there are no more. ctx ends the waiting for a slot.
 func (a *actor) act(ctx context.Context) {
 	err := a.obey(ctx)
 	if err != nil {

@@ -36,7 +36,7 @@ func Chaos(t *testing.T, open func() locks.Store, happens func(n int)) {
 	}
 	var all sync.WaitGroup
 	var count atomic.Int64
-	var one sync.Mutex // happens is called by one at a time
+	var one sync.Mutex // one actor at a time calls happens
 	for i := range actors {
 		s, name := open(), []string{"a", "b"}[i%2]
 		all.Go(func() {
@@ -65,7 +65,7 @@ func Chaos(t *testing.T, open func() locks.Store, happens func(n int)) {
 	}
 }
 
-// ledger is who is inside, independently of the store.
+// ledger notes, independently of the store, which actors hold slots.
 type ledger struct {
 	mu     sync.Mutex // guards what follows
 	inside map[locks.Lease]locks.Claim

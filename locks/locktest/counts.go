@@ -19,8 +19,7 @@ func List(t testing.TB, s locks.Store, name string) []locks.Entry {
 	return all
 }
 
-// entriesOf asks a store for its entries, and again where a busy machine has let the time of a question
-// pass.
+// entriesOf asks a store for its entries. It asks again if a busy machine did not answer in time.
 func entriesOf(s locks.Store, name string) ([]locks.Entry, error) {
 	var outage *locks.OutageError
 	for end := time.Now().Add(testkit.Patience); ; {

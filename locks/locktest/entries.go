@@ -56,7 +56,7 @@ func testEntries(t *testing.T, w *world) {
 func testFind(t *testing.T, w *world) {
 	s := w.open()
 	queue := s.Abilities().Queue
-	leases := s.Abilities().Leases != nil // only those keep whether there is a command
+	leases := s.Abilities().Leases != nil // only a store with leases knows whether there is a command
 	find := func(p *peer, state locks.State, runs bool) {
 		t.Helper()
 		if e, err := queue.Find(context.Background(), p.ref); err != nil || e.Ref != p.ref || e.Name != "n" || e.State != state || e.Runs != (runs && leases) {
@@ -106,8 +106,8 @@ func testAttach(t *testing.T, w *world) {
 	isLost(t, s, l)
 }
 
-// isLost demands that a lease cannot be renewed, and that who gives it back is told. (An
-// attempt whose answer a busy machine has lost may have done it.)
+// isLost expects that a lease cannot be renewed, and that its release returns ErrLost. (It repeats the release,
+// because an attempt whose answer was lost returns nil.)
 func isLost(t *testing.T, s locks.Store, l locks.Lease) {
 	t.Helper()
 	ExpectLost(t, l)
@@ -116,8 +116,8 @@ func isLost(t *testing.T, s locks.Store, l locks.Lease) {
 	})
 }
 
-// A lease that has run out is lost, also if a hold keeps its slot, and a slot that was
-// given back is not taken again by what comes late.
+// A lease that has run out is lost, also if a hold keeps its slot. A late request does not take a slot again that
+// was given back.
 func testEnded(t *testing.T, w *world) {
 	s := w.open()
 	leases := s.Abilities().Leases
@@ -210,7 +210,7 @@ func testSweep(t *testing.T, w *world) {
 	}
 }
 
-// A name that is forgotten is as one that was never used, and no other is.
+// A forgotten name is like one that was never used. Other names keep their entries.
 func testForget(t *testing.T, w *world) {
 	s := w.open()
 	if err := s.Abilities().Queue.Forget(context.Background(), "unknown"); err != nil {

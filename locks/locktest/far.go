@@ -18,7 +18,7 @@ func KeepsFarAway(t *testing.T, address string, open func(address string) locks.
 	p := server.NewFarProxy(t, address, server.Way{Delay: 100 * time.Millisecond}) // a round trip of 200 ms
 	s := open(p.Addr())
 	// A renewal in NearRenewalLimit of this TTL could not connect to a SQL server. A busy machine has twice the
-	// time that a renewal needs; what is just enough is shown in virtual time (package renewal).
+	// time that a renewal needs. The tests of package renewal find the limit, in virtual time.
 	const ttl = 8 * time.Second
 	warnings := keep(t, s, ttl, 2*ttl, p.Cut)
 	if n := len(warnings); n > 1 { // one tells that the connection is gone
@@ -26,7 +26,7 @@ func KeepsFarAway(t *testing.T, address string, open func(address string) locks.
 	}
 }
 
-// keep keeps a slot for a time, in the midst of which it cuts the connections. It returns the warnings.
+// keep keeps a slot for span, and cuts the connections in the middle of it. It returns the warnings.
 func keep(t *testing.T, s locks.Store, ttl, span time.Duration, cut func() int) (warnings []string) {
 	t.Helper()
 	l := Acquire(t, s, "n", TTL(ttl))

@@ -10,7 +10,7 @@ import (
 	"golock/test/testkit"
 )
 
-// Examine gives what a store says to doctor, by subject. No secret may be in it.
+// Examine returns the findings of a store by their subjects. It expects that none contains a secret.
 func Examine(t testing.TB, s locks.Store, secrets ...string) map[string]locks.Finding {
 	t.Helper()
 	found, err := s.Examine(context.Background(), 30*time.Second)
@@ -35,7 +35,7 @@ func ExpectFinding(t testing.TB, found map[string]locks.Finding, subject string,
 	t.Helper()
 	timed := subject == "test lock" || subject == "wake-up"
 	if timed && len(says) == 0 && want == locks.OK && found[subject].Level == locks.Note {
-		return // a busy machine is slow, and doctor says so
+		return // on a busy machine doctor notes that a renewal is slow
 	}
 	if f, ok := found[subject]; !ok || f.Level != want || !strings.Contains(f.What, strings.Join(says, "")) {
 		t.Errorf("%s: %+v, want %s %q", subject, f, want, says)

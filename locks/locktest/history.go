@@ -15,16 +15,15 @@ import (
 	"golock/test/testkit"
 )
 
-// Concurrent histories have seeds: 1, 2, 3 ..., or those after any number for as
-// long as the variable says. A seed gives the same questions; in which order they
-// meet is up to the machine.
+// The histories of a run have consecutive seeds. The same seed gives the same requests, but the machine
+// decides in which order the workers make them.
 const (
 	historiesVariable = "LOCKTEST_HISTORIES" // a duration for each store
 	histories         = 12                   // of a usual run
 	deepHistories     = 100
 
-	// latest is when a waiter has what is free. It is less than the third of the
-	// TTL after which it would look anyhow: somebody has to tell it.
+	// latest is the longest time after which a waiter has a free slot. It is less than a third of the TTL,
+	// after which a waiter asks by itself: so somebody must have woken it.
 	latest     = 50 * time.Second
 	historyTTL = 3 * time.Minute
 )
@@ -77,7 +76,7 @@ func moreRounds(t *testing.T, e *Engine) func(rounds int) bool {
 	return func(rounds int) bool { return rounds == 0 || time.Now().Before(end) }
 }
 
-// now is the one clock of the history. It begins at 1, so that 0 is before all.
+// now reads the clock of the history. It begins at 1, so that 0 is before all events.
 func (c *workload) now() int64 { return int64(time.Since(c.began)) + 1 }
 
 // record adds an event that happened between two moments.
@@ -109,7 +108,7 @@ func (c *workload) recordAnswer(worker int, m *member, k kind, err error, call i
 	return word
 }
 
-// fail notes what no answer of a store may be.
+// fail notes an answer that no store may give.
 func (c *workload) fail(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,11 +146,11 @@ func (c *workload) run() {
 	c.drain()
 }
 
-// never is the end of what nobody has seen the end of.
+// never is the end of an event whose end nobody has seen.
 const never = int64(1) << 62
 
-// drain gives back what is held until nobody waits any more: a slot that is
-// free is given to the next, whatever has happened before.
+// drain gives slots back until nobody waits any more: whatever has happened before, the store must give a free
+// slot to the next waiter.
 func (c *workload) drain() {
 	waited := make(chan struct{})
 	go func() {
@@ -187,7 +186,8 @@ func (c *workload) drain() {
 	c.fail("nobody has held anything for %v, and somebody waits", latest)
 }
 
-// remaining returns the members that hold, and, once each, those whose hold keeps a slot.
+// remaining returns the members that hold, and the released members whose hold keeps a slot. It returns each of
+// the latter only once.
 func (c *workload) remaining() (held, staying []*member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

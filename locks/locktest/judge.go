@@ -14,7 +14,7 @@ import (
 	"golock/locks"
 )
 
-// verdictLimit is for the judgement of one history: it is a search.
+// verdictLimit limits the time to judge one history, because the checker searches for an order of its events.
 const verdictLimit = 5 * time.Second
 
 // replay is the command that runs a history again.
@@ -23,8 +23,7 @@ func replay(t *testing.T, seed uint64) string {
 		seed, strings.ReplaceAll(t.Name(), "/", "$/^"))
 }
 
-// rank tells each grant how many come before it by their fences, which is where
-// it must stand, and which slots were given back, or taken, while it was made.
+// rank sets the fields rank and changing of the input of each grant.
 func rank(history []porcupine.Operation, of promises) {
 	var grants []*porcupine.Operation
 	slots := map[int][]int{}
@@ -56,7 +55,7 @@ func rank(history []porcupine.Operation, of promises) {
 	}
 }
 
-// newModel is the model of several names for the checker.
+// newModel returns the model of several names for the checker.
 func newModel(names int, of promises) porcupine.Model {
 	seed := maphash.MakeSeed()
 	return porcupine.Model{
@@ -78,7 +77,7 @@ func newModel(names int, of promises) porcupine.Model {
 	}
 }
 
-// check says whether a history is one of the model's.
+// check searches for an order of a history that the model allows.
 func check(model porcupine.Model, history []porcupine.Operation, of promises) porcupine.CheckResult {
 	rank(history, of)
 	// Grants and places that nobody has seen are rarely needed, and make the search long.
@@ -93,8 +92,8 @@ func check(model porcupine.Model, history []porcupine.Operation, of promises) po
 	return result
 }
 
-// reservations are the places that joins may have had before they took their slots. Only a request that may
-// wait in any queue can have had one.
+// reservations returns an event for each place that a join may have had before it took its slot. Only a request
+// that may wait in any queue can have had one.
 func reservations(history []porcupine.Operation, of promises) (all []porcupine.Operation) {
 	for _, o := range history {
 		in, word := o.Input.(input), o.Output.(output).word
@@ -108,8 +107,8 @@ func reservations(history []porcupine.Operation, of promises) (all []porcupine.O
 	return all
 }
 
-// judge demands that the history is one of the model's. It returns how many
-// events there were, and whether it came to a verdict in time.
+// judge expects that the model allows the history. It returns the number of events, and whether the checker came
+// to a verdict in time.
 func (c *workload) judge() (events int, decided bool) {
 	result := check(newModel(c.mix.locks, c.promises), c.history, c.promises)
 	if result != porcupine.Illegal && c.broken == nil {
@@ -119,7 +118,7 @@ func (c *workload) judge() (events int, decided bool) {
 	return len(c.history), true
 }
 
-// verdict tells what is wrong, and the whole history.
+// verdict returns a text with what is wrong and with the whole history.
 func (c *workload) verdict(result porcupine.CheckResult) string {
 	var b strings.Builder
 	if c.broken != nil {

@@ -54,7 +54,7 @@ var serving sync.Mutex
 // this call again and acts as one of them.
 func Run(t *testing.T, e Engine) {
 	if os.Getenv(peerVariable) != "" {
-		serving.Lock() // there may be a second call meanwhile
+		serving.Lock() // a parallel test may call Run too
 		e.servePeer()
 		os.Exit(0)
 	}

@@ -23,11 +23,11 @@ const (
 	opGrant   kind = "grant"   // the grant of an entry that was queued
 	opUnseen  kind = "unseen"  // perhaps a grant that its owner did not see: it left, or was evicted
 	opReserve kind = "reserve" // perhaps a place in the queue that a join had before it took its slot
-	opLeave   kind = "leave"   // the queue
-	opEvicted kind = "evicted" // a waiter is told that it was
-	opRelease kind = "release" // a slot
-	opRenew   kind = "renew"   // a lease
-	opEvict   kind = "evict"   // an entry, by somebody else
+	opLeave   kind = "leave"   // a waiter leaves the queue
+	opEvicted kind = "evicted" // a waiter is told that it was evicted
+	opRelease kind = "release" // a holder gives its slots back
+	opRenew   kind = "renew"   // a holder renews its lease
+	opEvict   kind = "evict"   // somebody evicts an entry
 	opHoldEnd kind = "hold ends"
 	opList    kind = "list"
 )
@@ -64,7 +64,7 @@ type output struct {
 	queue    []int
 }
 
-// listed is a holder as it is listed.
+// listed is a holder in the output of opList.
 type listed struct {
 	id                   int
 	slots                []int
@@ -119,7 +119,7 @@ func (q *queue) remove(id int) {
 	q.entries = slices.DeleteFunc(q.entries, func(e entry) bool { return e.id == id })
 }
 
-// takers are the claims of the holders, and of those that take their slots before a claim gets any.
+// takers returns the claims of the holders, and of the entries that take their slots before a claim gets any.
 func (q *queue) takers(c locks.Claim) (claims []locks.Claim) {
 	for _, e := range q.entries {
 		if e.holds || e.takesBefore(c) {
@@ -134,7 +134,7 @@ func (e entry) waits() bool { return !e.holds && !e.reserved }
 // takesBefore reports whether the entry is about to take its slots before a claim gets any.
 func (e entry) takesBefore(c locks.Claim) bool { return e.reserved && e.claim.Before(c) }
 
-// waiters are the IDs of those in the queue, the next one first.
+// waiters returns the IDs of the entries that do not hold, the next one first.
 func (q *queue) waiters() (ids []int) {
 	waiting := slices.DeleteFunc(slices.Clone(q.entries), func(e entry) bool { return e.holds })
 	slices.SortFunc(waiting, func(a, b entry) int { return a.claim.Compare(b.claim) })
@@ -144,13 +144,13 @@ func (q *queue) waiters() (ids []int) {
 	return ids
 }
 
-// fits says whether a claim may be admitted now.
+// fits reports whether a claim may be admitted now.
 func (q *queue) fits(c locks.Claim) bool {
 	isBefore := func(e entry) bool { return e.waits() && e.claim.Before(c) }
 	return (q.unordered || !slices.ContainsFunc(q.entries, isBefore)) && locks.Admits(q.takers(c), c)
 }
 
-// mayQueue says whether a claim may get a place in the queue.
+// mayQueue reports whether a claim may get a place in the queue.
 func (q *queue) mayQueue(c locks.Claim) bool {
 	return !q.fits(c) || slices.ContainsFunc(q.entries, func(e entry) bool { return e.takesBefore(c) })
 }
@@ -172,7 +172,7 @@ func (q *queue) mayGet(c locks.Claim, slots, changing []int) bool {
 	return len(slots) == c.Weight && !slices.ContainsFunc(slots, isWrong)
 }
 
-// admit makes an entry a holder with that grant, if it may be.
+// admit makes an entry a holder with the grant in out, if the model allows that.
 func (q *queue) admit(e *entry, in input, out output) bool {
 	if (in.rank >= 0 && in.rank != q.grants) || (out.fence <= q.fence && !q.unordered) {
 		return false
@@ -191,7 +191,7 @@ func (q *queue) admitUnseen(e *entry) {
 	e.holds, e.unseen, e.slots = true, true, locks.FreeSlots(q.isTaken, e.claim.Weight)
 }
 
-// after is the state after an event, and whether it may happen so.
+// after returns the state after an event, and whether the model allows the event.
 func (q queue) after(in input, out output) (queue, bool) {
 	q.entries, q.evicted = slices.Clone(q.entries), slices.Clone(q.evicted)
 	e := q.find(in.id)
@@ -257,7 +257,7 @@ func (q queue) after(in input, out output) (queue, bool) {
 	return q, false
 }
 
-// evict takes an entry back: a waiter's place and what only stays at once.
+// evict evicts an entry. It removes a waiter, or an entry that only its hold keeps, and marks any other holder.
 func (q *queue) evict(e *entry) {
 	switch {
 	case !e.holds:
@@ -286,7 +286,7 @@ func (q *queue) shows(out output) bool {
 	return slices.EqualFunc(holders, out.holders, same) && slices.Equal(q.waiters(), out.queue)
 }
 
-// String tells states apart. Of the tickets only their order counts.
+// String returns a text that only equal states have. It has no tickets, because only their order counts.
 func (q queue) String() string {
 	var b strings.Builder
 	fmt.Fprint(&b, "fence ", q.fence, " evicted ", q.evicted, " left ", q.left)

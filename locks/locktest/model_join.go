@@ -24,7 +24,7 @@ func (q *queue) reserve(in input) {
 	}
 }
 
-// join is the state after a join, and whether the store may have answered so.
+// join returns the state after a join, and whether the model allows the store's answer.
 func (q queue) join(in input, out output) (queue, bool) {
 	if e := q.find(in.id); e != nil { // it has had a place
 		e.reserved = false
@@ -48,7 +48,7 @@ func (q queue) join(in input, out output) (queue, bool) {
 	// A refusal may be right although the model sees a free slot.
 	unsure := q.searching || (q.sleepers && q.left)
 	fits := q.fits(e.claim) && !unsure
-	if out.word == "evicted" && fits { // it held, and heard of the eviction instead of the grant
+	if out.word == "evicted" && fits { // it got a slot, and the answer tells of the eviction instead of the grant
 		q.admitUnseen(&e)
 		q.entries = append(q.entries, e)
 		return q, true
@@ -78,7 +78,7 @@ func (q queue) join(in input, out output) (queue, bool) {
 	return q.enqueue(e, in, out, unsure)
 }
 
-// enqueue is the state after a join that has to wait. It evicts the entries that the newcomer
+// enqueue returns the state after a join that has to wait. It evicts the entries that the newcomer
 // replaces, and may turn the newcomer away because the queue is full. unsure means that the store
 // need not have seen that the newcomer fits.
 func (q queue) enqueue(e entry, in input, out output, unsure bool) (queue, bool) {

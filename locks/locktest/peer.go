@@ -38,7 +38,7 @@ type report struct {
 	Text  string
 }
 
-// outcome is one word for an answer of a store: "error" for what no test expects.
+// outcome returns one word for the error of a store: "" if there is none, "error" for one that no test expects.
 func outcome(err error) string {
 	var busy *locks.BusyError
 	switch {
@@ -60,7 +60,7 @@ func outcome(err error) string {
 
 // servePeer is the main function of a peer that is a process. It ends with its standard input.
 func (e Engine) servePeer() {
-	// As the runner does on SIGTERM, it stops waiting, or asks its lease.
+	// On SIGTERM the peer does what the runner does: it stops waiting, or asks its lease for an eviction.
 	ctx, cancel := context.WithCancel(context.Background())
 	terminated, holding := make(chan os.Signal, 1), make(chan locks.Lease, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
@@ -160,7 +160,7 @@ func (w *world) join(name string, limit int, changes ...Change) *peer {
 	}
 	c := testkit.StartChild[order, report](w.t, peerVariable, func(cmd *exec.Cmd) {
 		cmd.Args = append(cmd.Args, "-test.run=^TestConformance$")
-		// One with the race detector would sleep a second at its end.
+		// A process with the race detector would sleep for a second before it ends.
 		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0")
 	})
 	c.Tell(order{URL: w.url, Request: r})

@@ -11,10 +11,10 @@ import (
 	"golock/test/testkit"
 )
 
-// These tests show what a store promises whose URL is the lock, beside its histories.
+// These tests are for plain stores, whose URL is the lock. testHistories tests these stores too.
 
-// With kill -9 of the holder the slot is free, unless something lives that inherited it; with a
-// release it is free in any case, except for abstract names.
+// The slot of a killed holder is free, unless a process lives that inherited it. A released slot is free in any
+// case, except at an abstract name.
 func testPlainKilledHolder(t *testing.T, w *world) {
 	s := w.open()
 	isFree := func() { Release(t, AcquireAs[locks.Lease](t, s, "label", NoWait)) }

@@ -12,7 +12,7 @@ import (
 	"golock/test/testkit"
 )
 
-// Higher goes first, equal ones in the order in which they came.
+// A higher priority goes first. Waiters with equal priorities go in the order in which they came.
 func testPriority(t *testing.T, w *world) {
 	s, holder := w.open(), w.granted("n", 1, Priority(-9))
 	var queue []*peer
@@ -43,7 +43,7 @@ func testMaxQueue(t *testing.T, w *world) {
 	if got := states(t, s, "n"); !slices.Equal(got, []string{"holding 0", "waiting 1", "waiting 2", "waiting 3"}) {
 		t.Errorf("entries %v", got)
 	}
-	// The limit is about joining: who waits already stays.
+	// The limit is only for newcomers: a waiter stays.
 	holder.release()
 	first.expect("granted")
 	first.release()
@@ -55,7 +55,7 @@ func evict(t *testing.T, s locks.Store, ref locks.Ref, by string) {
 	testkit.Must(t, s.Abilities().Queue.Evict(context.Background(), []locks.Ref{ref}, by)[0])
 }
 
-// IsGone demands that there is no entry to be evicted.
+// ExpectGone expects that the store has no entry to evict.
 func ExpectGone(t *testing.T, s locks.Store, ref locks.Ref) {
 	t.Helper()
 	// An eviction whose first answer came too late cannot tell whether it has evicted somebody: it is nil.
@@ -86,8 +86,7 @@ func testEvictWaiter(t *testing.T, w *world) {
 	queue[2].expect("granted")
 }
 
-// A holder that is evicted is told by whom; its slot stays taken until it gives
-// it back.
+// An evicted holder is told who has evicted it. Its slot stays taken until the holder gives it back.
 func testEvictHolder(t *testing.T, w *world) {
 	s := w.open()
 	holder := w.granted("n", 1, Hold(time.Hour))
@@ -104,7 +103,7 @@ func testEvictHolder(t *testing.T, w *world) {
 	next.expect("granted")
 }
 
-// The newest of those that replace waits alone; others keep their places.
+// Of the waiters with Replace only the newest stays. Other waiters keep their places.
 func testReplaceWaiting(t *testing.T, w *world) {
 	s := w.open()
 	holder := w.granted("n", 1, Replace(locks.ReplaceRunning))
@@ -122,9 +121,8 @@ func testReplaceWaiting(t *testing.T, w *world) {
 	}
 }
 
-// A holder that can be replaced is evicted, and the newest holds only when that
-// one has given the slot back. Holders that do not replace the running are left
-// alone.
+// A newcomer with ReplaceRunning evicts a holder with ReplaceRunning, and gets the slot when that holder has given
+// it back. It evicts no other holder.
 func testReplaceRunning(t *testing.T, w *world) {
 	running := Replace(locks.ReplaceRunning)
 	for _, old := range []locks.Replacement{locks.ReplaceNone, locks.ReplaceWaiting} {
@@ -145,8 +143,8 @@ func testReplaceRunning(t *testing.T, w *world) {
 	third.expect("granted")
 }
 
-// With several slots no more are replaced than it takes, the oldest first; a
-// free one is taken without any.
+// With several slots a newcomer evicts no more holders than it must, the oldest first. If there is room for it, it
+// evicts nobody.
 func testReplaceOldest(t *testing.T, w *world) {
 	running := Replace(locks.ReplaceRunning)
 	var all []*peer
@@ -168,8 +166,7 @@ func testReplaceOldest(t *testing.T, w *world) {
 	}
 }
 
-// Waiters that go do not count against the limit, and nobody is replaced by one
-// that is turned away.
+// Waiters that are replaced do not count against MaxQueue. A newcomer that is turned away replaces nobody.
 func testReplaceMaxQueue(t *testing.T, w *world) {
 	waiting := Replace(locks.ReplaceWaiting)
 	w.granted("n", 1)
@@ -182,7 +179,7 @@ func testReplaceMaxQueue(t *testing.T, w *world) {
 	plain.silent()
 }
 
-// A slot with a hold stays taken after its release: its number, its weight.
+// The slots of an entry with a hold stay taken after its release, with their numbers.
 func testHold(t *testing.T, w *world) {
 	s := w.open()
 	before := time.Now()
@@ -203,15 +200,14 @@ func testHold(t *testing.T, w *world) {
 	w.queued("n", 1, Within(holder.ref))
 }
 
-// The next in line gets the slot when the time is over, and so does not need to
-// be told by anybody.
+// The next waiter gets the slot when the hold is over, although nobody wakes it.
 func testHoldEnds(t *testing.T, w *world) {
 	span := 1200*time.Millisecond + w.engine.TTL
 	began := time.Now()
 	next := map[bool]*peer{}
 	for _, kill := range []bool{false, true} {
 		name := fmt.Sprint("killed ", kill)
-		lease := TTL(LongTTL) // one that runs out before it is given back would be lost
+		lease := TTL(LongTTL) // a lease that runs out before its release would be lost
 		if kill {
 			lease = w.shortTTL
 		}
@@ -261,7 +257,7 @@ func testHoldKilled(t *testing.T, w *world) {
 	ExpectBusy(t, s, "n")
 	next.silent()
 
-	// But not of one that was evicted.
+	// The hold of an evicted holder does not go on.
 	evicted := w.granted("evicted", 1, Hold(time.Hour), w.shortTTL)
 	evict(t, s, evicted.ref, "user anna")
 	evicted.Kill()
@@ -282,7 +278,8 @@ func testHoldEvicted(t *testing.T, w *world) {
 	ExpectGone(t, s, holder.ref)
 }
 
-// A hold that begins after the grant counts from its beginning. Without that nothing is held.
+// A hold that begins after the grant counts from its beginning. If it never begins, the slot is free after the
+// release.
 func testHoldLater(t *testing.T, w *world) {
 	s := w.open()
 	Release(t, AcquireAtOnce(t, s, "n", HoldLater(time.Hour)))
@@ -310,7 +307,7 @@ func testHoldLater(t *testing.T, w *world) {
 		t.Errorf("the hold begins after the release: %v", err)
 	}
 	if s.Abilities().Leases == nil {
-		return // whoever evicts this process there sends it TERM
+		return // the eviction of an entry of this process would send SIGTERM to it
 	}
 	evicted := AcquireAtOnce(t, s, "evicted", HoldLater(time.Hour))
 	evict(t, s, evicted.Grant().Ref, "user anna")

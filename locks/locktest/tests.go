@@ -12,7 +12,7 @@ import (
 	"golock/test/testkit"
 )
 
-// The fence grows with every grant, also over the end of all processes.
+// The fence grows with every grant, also if no process of the name lived in between.
 func testFence(t *testing.T, w *world) {
 	var last int64
 	for i, kill := range []bool{false, true, false} {
@@ -80,8 +80,7 @@ func testSlots(t *testing.T, w *world) {
 	take(3, 1, 2, 4)
 }
 
-// Many wait; they are served in the order in which they came, and nobody who
-// did not queue gets in between.
+// Waiters get their slots in the order in which they came. A request that does not queue gets none before them.
 func testOrder(t *testing.T, w *world) {
 	const waiters = 6
 	s := w.open()
@@ -106,8 +105,8 @@ func testOrder(t *testing.T, w *world) {
 	}
 }
 
-// A waiter is not overtaken by one for which there is room: neither a heavy one nor a
-// writer behind readers.
+// No later request overtakes a waiter, even if there is room for that request: neither a heavy waiter nor a writer
+// behind readers is overtaken.
 func testNotOvertaken(t *testing.T, w *world) {
 	s := w.open()
 	for name, limits := range map[string]struct{ first, second, weight int }{"heavy": {3, 3, 3}, "writer": {0, 1, 1}} {
@@ -130,7 +129,7 @@ func testLeave(t *testing.T, w *world) {
 	left := EnqueueAs[locks.Lease](t, s, "n")
 	behind := w.queued("n", 1)
 	left.Leave()
-	// A networked store is told, and its answer not awaited for long.
+	// A waiter that leaves a networked store does not await the answer for long.
 	testkit.Eventually(t, "the waiter that left is gone", func() bool {
 		return slices.Equal(states(t, s, "n"), []string{"holding 0", "waiting 1"})
 	})
@@ -138,8 +137,8 @@ func testLeave(t *testing.T, w *world) {
 	behind.expect("granted")
 }
 
-// The slot of a holder that was killed goes to the next that lives, however many waiters
-// have died with it, and however seldom it looks.
+// The slot of a killed holder goes to the next live waiter, however many waiters have died with the holder, and
+// however seldom the live one looks.
 func testKilledHolder(t *testing.T, w *world) {
 	var dead, living []*peer
 	for _, waiters := range []int{0, 5} {
@@ -166,7 +165,7 @@ func testKilledWaiters(t *testing.T, w *world) {
 	holder := w.granted("n", 1)
 	var queue []*peer
 	for i := range 6 {
-		lease := TTL(LongTTL) // who lives must not lose its place on a busy machine
+		lease := TTL(LongTTL) // a live waiter must not lose its place on a busy machine
 		if w.engine.Blind && (i == 0 || i == 2 || i == 3) {
 			lease = w.shortTTL
 		}

@@ -6,9 +6,8 @@ import (
 	"golock/locks"
 )
 
-// TLS tests a store at a server on 127.0.0.1 whose certificate, which signs itself, is
-// for the given name, and which wants that one from clients too. address gives the URL
-// with options.
+// TLS tests a store at a server on 127.0.0.1. The server has a self-signed certificate for the given name, and
+// wants the same certificate from clients. address returns the URL with options.
 func TLS(t *testing.T, name, cert, key string, open func(url string) (locks.Store, error), address func(options ...string) string) {
 	t.Helper()
 	store := func(options ...string) locks.Store {
@@ -30,7 +29,6 @@ func TLS(t *testing.T, name, cert, key string, open func(url string) (locks.Stor
 	} {
 		ExpectError(t, ExpectFinalError(t, store(tt.options...), "n"), tt.want)
 	}
-	// The server gets no certificate. What it says to that may be lost with the
-	// connection.
+	// The server refuses a client without a certificate. The reason may be lost with the connection.
 	ExpectJoinError(t, store("ca="+cert, "server-name="+name), "n")
 }

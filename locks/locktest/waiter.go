@@ -16,7 +16,7 @@ type WaiterOf[L locks.Lease] struct {
 	Ref    locks.Ref
 	Cancel context.CancelFunc
 	Done   chan struct{} // closed when Wait has returned
-	Lease  L             // if Err is nil
+	Lease  L             // the lease; only if Err is nil
 	Err    error
 	t      testing.TB
 }

@@ -14,6 +14,7 @@ import (
 	"golock/test/testkit"
 )
 
+// mix decides how likely the requests and steps of a history are.
 type mix struct {
 	workers, steps, locks int
 	pause                 time.Duration // the longest pause between two steps
@@ -24,6 +25,7 @@ type mix struct {
 	words                 []string // the steps of a worker; a likely one is repeated in the list
 }
 
+// workload makes one history: workers take random steps, and record them.
 type workload struct {
 	t        *testing.T
 	w        *world

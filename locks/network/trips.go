@@ -12,7 +12,7 @@ import (
 type Trips struct {
 	mu   sync.Mutex      // guards the fields below
 	last []time.Duration // the last round trips, at most keptTrips, in no order
-	next int             // the index in last of the one that Note replaces next
+	next int             // the index in last that Note overwrites next
 }
 
 // keptTrips is the number of round trips that Trips remembers.

@@ -160,10 +160,10 @@ type Options struct {
 	Quarantine time.Duration // how long the store grants nothing after the server may have forgotten something
 	TLS        bool
 	AnyName    bool   // the server's certificate may name another server
-	tlsOption  string // the option that has set TLS and AnyName; "" if none has
-	ca         string // file of the authorities that may have signed the server's certificate; "" for the system's
-	cert, key  string // files of the client's certificate; "" without one
-	serverName string // the name that the server's certificate must have; "" for the host's
+	tlsOption  string // the option that has set TLS and AnyName; empty if none has
+	ca         string // file of the authorities that may have signed the server's certificate; empty for the system's
+	cert, key  string // files of the client's certificate; empty if it has none
+	serverName string // the name that the server's certificate must have; if empty, the name of the host
 
 	Trips *Trips // the round trips to the servers of the URL
 }

@@ -55,7 +55,7 @@ var ErrNotLinked = errors.New("this golock has no clients for servers")
 // Store makes the store of a URL. It does no I/O. An error names the part of the URL that is wrong
 // and shows no secrets. Upper case is allowed in schemes.
 func Store(address string) (locks.Store, error) {
-	// In a path it would be another lock: a secret may have a second line.
+	// A secret with the URL may have a second line. In a path that line would make the URL of another lock.
 	for _, r := range address {
 		if unicode.IsControl(r) {
 			return nil, fmt.Errorf("contains the control character %U: expected one URL on one line", r)
@@ -81,8 +81,8 @@ func Store(address string) (locks.Store, error) {
 func unknown(address, scheme, rest string) error {
 	base, _, hasDriver := strings.Cut(scheme, "+")
 	names := slices.DeleteFunc(Schemes(), func(name string) bool { return strings.Contains(name, "+") })
-	if url := fromGo(address); url != "" {
-		return fmt.Errorf("has no scheme; this is the form of Go programs: expected %s", url)
+	if expected := fromGo(address); expected != "" {
+		return fmt.Errorf("has no scheme; this is the form of Go programs: expected %s", expected)
 	}
 	switch {
 	case strings.HasPrefix(address, "/") && !strings.ContainsAny(address, "@:?#"):

@@ -31,6 +31,7 @@ func openLockFile(address string) (locks.Store, error) {
 	return lockfile.New(lockfile.Family(scheme), file), err
 }
 
+// openBind tells the three kinds of addresses apart: a socket file, an abstract name, and a port.
 func openBind(address string) (locks.Store, error) {
 	rest, ok := strings.CutPrefix(address, "bind://")
 	name, isName := strings.CutPrefix(rest, "@")

@@ -66,11 +66,11 @@ func (o *Owner) Limit() {
 // maxName is how many bytes of the name of a host, a user or a lock Limit keeps.
 const maxName = 255
 
-// maxNote is how many bytes of a note Limit keeps. The longest note has as many.
+// maxNote is how many bytes of a note Limit keeps. No valid note is longer.
 const maxNote = locks.MaxNote * utf8.UTFMax
 
-// cut returns a text, or if it has many more bytes than limit a copy of its beginning, so that the rest of
-// the text can be freed.
+// cut returns a text. It shortens a text that is longer than limit and an ellipsis. The short text is a copy, so
+// that the memory of the long one can be freed.
 func cut(text string, limit int) string {
 	if len(text) <= limit+len("…") {
 		return text
@@ -78,7 +78,8 @@ func cut(text string, limit int) string {
 	return begin(text, limit) + "…"
 }
 
-// begin returns at most limit bytes of a text that has no fewer. It does not end inside a character.
+// begin returns the beginning of a text that has limit bytes or more: at most limit bytes, without a part of
+// a character at the end.
 func begin(text string, limit int) string {
 	if limit == len(text) {
 		return text

@@ -12,6 +12,7 @@ func (d *decision) keep(v Verdict) {
 	d.out.Verdict, d.out.Entry = v, holder
 }
 
+// renew answers the steps Renew and Hold.
 func (d *decision) renew() {
 	known := d.Caller
 	isForgotten := known == nil || known.State == Waiting
@@ -47,6 +48,7 @@ func (d *decision) restore(holder Entry) {
 	d.out.Verdict, d.out.Entry = Held, holder
 }
 
+// release answers the steps Release and Leave. Only a Release leaves a hold behind.
 func (d *decision) release() {
 	d.out.Verdict = Released
 	known := d.Caller

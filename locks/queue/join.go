@@ -6,6 +6,7 @@ import (
 	"golock/locks"
 )
 
+// join answers the step Join.
 func (d *decision) join() {
 	known := d.Caller
 	switch {
@@ -46,34 +47,44 @@ func (d *decision) enter() {
 	}
 	mustWait := d.Quarantined || !d.isFirst(&e) || !d.fits(&e)
 	if mustWait {
-		var replaced []Entry
-		replacedWaiters := 0
-		if isNewcomer {
-			replaced, replacedWaiters = d.replaces(&e)
-		}
-		isFull := isNewcomer && d.q.MaxQueue != nil && d.Total-replacedWaiters >= *d.q.MaxQueue
-		refusal := d.refusal(isFull)
-		if refusal.Verdict != "" {
-			d.refuse(refusal)
-			isBehindWaiters := refusal.Full && *d.q.MaxQueue > 0
-			d.out.Fits = !isBehindWaiters && d.fits(&e)
-			if d.Caller != nil {
-				d.remove(e.ID, "")
-			}
+		isRefused := d.refuseOrReplace(&e, isNewcomer)
+		if isRefused {
 			return
 		}
-		d.Ahead -= replacedWaiters
-		d.out.Replaced = replaced
-		for _, r := range replaced {
-			d.takeBack(r)
-		}
 	}
-	// Without the entries that it replaces there may be room for others, too. It gets its place before offer
-	// lets them in.
+	// The entries that it replaces may make room for other waiters too. So it gets its place before offer
+	// serves them.
 	d.direct = d.isFirst(&e) || !isNewcomer
 	d.out.Verdict, d.out.Entry = Queued, e
 	d.out.Place = d.enqueue(e) + 1
 	d.out.Fits = d.fits(&e)
+}
+
+// refuseOrReplace refuses an entry that must wait and may not. Otherwise it evicts the entries that the entry
+// replaces.
+func (d *decision) refuseOrReplace(e *Entry, isNewcomer bool) (isRefused bool) {
+	var replaced []Entry
+	replacedWaiters := 0
+	if isNewcomer {
+		replaced, replacedWaiters = d.replaces(e)
+	}
+	isFull := isNewcomer && d.q.MaxQueue != nil && d.Total-replacedWaiters >= *d.q.MaxQueue
+	refusal := d.refusal(isFull)
+	if refusal.Verdict != "" {
+		d.refuse(refusal)
+		isBehindWaiters := refusal.Full && *d.q.MaxQueue > 0
+		d.out.Fits = !isBehindWaiters && d.fits(e)
+		if d.Caller != nil {
+			d.remove(e.ID, "")
+		}
+		return true
+	}
+	d.Ahead -= replacedWaiters
+	d.out.Replaced = replaced
+	for _, r := range replaced {
+		d.takeBack(r)
+	}
+	return false
 }
 
 // refusal returns the answer to a request that may not wait. It has no verdict if the request may

@@ -70,8 +70,8 @@ func (d *decision) offer() {
 func (d *decision) tellOfHold(first string) {
 	isJoinOrRenewal := d.q.Step == Join || d.q.Step.Renews()
 	isAfterReplaced := len(d.out.Replaced) > 0 && first != d.q.Entry.ID
-	mayHaveMoved := !isJoinOrRenewal || isAfterReplaced
-	if !mayHaveMoved {
+	mayBeNewFirst := !isJoinOrRenewal || isAfterReplaced
+	if !mayBeNewFirst {
 		return
 	}
 	hasEnded := func(e Entry) bool { return e.State == Ended }

@@ -90,8 +90,8 @@ func (d *decision) remove(id, by string) {
 	d.put(Entry{ID: id, State: Tombstone, Evicted: by})
 }
 
-// enqueue puts a waiter into its place. It returns the number of waiters before it, if it is the entry that
-// asks or its place is in the view.
+// enqueue puts a waiter into its place. It returns the number of waiters before it. That number is known only
+// if the waiter is the entry that asks, or if its place is in the view.
 func (d *decision) enqueue(e Entry) int {
 	// The counter may be lower than the ticket if the store has lost its data.
 	d.out.Counter = max(d.out.Counter, e.Claim.Ticket)
@@ -110,8 +110,9 @@ func (d *decision) indexOf(e *Entry) (index int, isInView bool) {
 	for index < len(d.Waiters) && d.Waiters[index].before(e) {
 		index++
 	}
-	isInView = index < len(d.Waiters) || !d.More || e.ID == d.q.Entry.ID && d.Ahead <= index
-	return index, isInView
+	isInside := index < len(d.Waiters)
+	isRightBehind := e.ID == d.q.Entry.ID && d.Ahead <= index // Ahead counts also the waiters outside the view
+	return index, isInside || !d.More || isRightBehind
 }
 
 // isFirst reports whether an entry comes before all waiters that are not Absent.
@@ -120,8 +121,8 @@ func (d *decision) isFirst(e *Entry) bool {
 	return isInView && !slices.ContainsFunc(d.Waiters[:index], func(w Entry) bool { return !w.Absent })
 }
 
-// before reports whether a waiter comes before another one. Two have the same ticket if a store has
-// lost its data: then their IDs decide.
+// before reports whether a waiter comes before another one. If a store has lost its data, two waiters may have
+// the same ticket: then their IDs decide.
 func (e *Entry) before(o *Entry) bool {
 	return cmp.Or(e.Claim.Compare(o.Claim), cmp.Compare(e.ID, o.ID)) < 0
 }

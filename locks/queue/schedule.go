@@ -158,7 +158,7 @@ func soonerThan(limit, event, margin time.Duration) time.Duration {
 }
 
 // nextEvents returns the times until something can change for a waiter without a wake-up. The caller
-// ignores those that are not positive. A waiter that observes others looks often enough without them.
+// ignores times that are not positive. A waiter that observes others looks often enough without these times.
 func (a Abilities) nextEvents(v *View, w Waiter) (events []time.Duration) {
 	if a.Observes {
 		return nil
@@ -224,8 +224,10 @@ func (a Abilities) nap(w Waiter, limit time.Duration) Nap {
 		return Nap{For: min(limit, OfferLimit+time.Duration(w.Place)*wakeMargin), KeepsConnection: true}
 	}
 	mayKeep := w.Place <= a.Connections
-	n := Nap{For: limit, KeepsConnection: mayKeep || limit <= keepFor && w.Place <= 2*a.Connections+StepPlaces}
-	if a.Observes || mayKeep && a.Wakes > 0 && w.Place > a.Wakes {
+	keepsForNap := limit <= keepFor && w.Place <= 2*a.Connections+StepPlaces
+	n := Nap{For: limit, KeepsConnection: mayKeep || keepsForNap}
+	isBehindWoken := a.Wakes > 0 && w.Place > a.Wakes
+	if a.Observes || mayKeep && isBehindWoken {
 		n.Peek = a.Peeks.peek(w.Turns - a.Wakes)
 		n.Peek.Moves = max(w.Turns/2, 1)
 	}

@@ -59,7 +59,7 @@ type View struct {
 	More    bool    // there are waiters behind those in Waiters
 	Caller  *Entry  // the entry that asks, in any state; nil if the store does not have it
 
-	Ahead       int     // the number of all waiters before the entry that asks; only for a Join, if More
+	Ahead       int     // the number of all waiters before the entry that asks; Decide uses it for a Join, if More
 	Total       int     // the number of all waiters
 	Replaceable []Entry // all waiters with Replace; only a newcomer with Replace needs them
 }

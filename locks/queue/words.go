@@ -18,8 +18,8 @@ const (
 // Renews reports whether the step prolongs a lease.
 func (s Step) Renews() bool { return s == Renew || s == Hold }
 
-// HasEntry reports whether whoever asks for the step has joined before, and so owns an entry. (Whoever asks
-// for a Join may own one too.)
+// HasEntry reports whether only the owner of an entry asks for the step, which has joined before. (A Join comes
+// from a newcomer or from an owner.)
 func (s Step) HasEntry() bool { return s.Renews() || s == Release || s == Leave }
 
 // Verdict says what a step came to.

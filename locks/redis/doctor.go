@@ -63,6 +63,7 @@ func (x *examination) nodes(ctx context.Context) {
 	}
 }
 
+// node examines one server by its answer to INFO.
 func (x *examination) node(ctx context.Context, c goredis.UniversalClient) {
 	text, err := c.Info(ctx).Result()
 	if err != nil {
@@ -105,6 +106,7 @@ func (x *examination) noInfo(err error) {
 	)
 }
 
+// version examines whether the server is new enough.
 func (x *examination) version(info map[string]string) {
 	name, version, mode := "Redis", info["redis_version"], info["redis_mode"]
 	if v := info["valkey_version"]; v != "" {
@@ -147,6 +149,7 @@ func (x *examination) memory(info map[string]string) {
 	)
 }
 
+// persistence examines what the server still has after a restart.
 func (x *examination) persistence(info map[string]string) {
 	x.Judge("persistence",
 		locks.Row{

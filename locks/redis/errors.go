@@ -13,7 +13,7 @@ import (
 )
 
 // asRefusal turns an error into a Refusal if the server has sent it or has turned the client away, or if another
-// attempt would fail too. Any other error is returned as it is: the server may not have been reached.
+// attempt would fail too. It returns any other error unchanged: the server may not have been reached.
 func (s *Store) asRefusal(err error) error {
 	var reply goredis.Error
 	if errors.As(err, &reply) {
@@ -31,6 +31,7 @@ func (s *Store) asRefusal(err error) error {
 	return err
 }
 
+// replyAsRefusal turns an error that the server has sent into a Refusal.
 func (s *Store) replyAsRefusal(err goredis.Error) error {
 	text := err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
@@ -40,7 +41,7 @@ func (s *Store) replyAsRefusal(err goredis.Error) error {
 		code, _, _ = strings.Cut(inner, " ")
 	}
 	hint := ""
-	// The server starts, fails over, or lacks a resource.
+	// With these codes the server says that it starts, fails over, or lacks a resource.
 	passing := "LOADING BUSY MASTERDOWN CLUSTERDOWN TRYAGAIN ASK NOREPLICAS MISCONF NOSCRIPT UNBLOCKED"
 	switch {
 	case slices.Contains(strings.Fields(passing), code), code == "ERR" && has("max number of clients"),

@@ -76,7 +76,7 @@ func (f *frames) replied() error {
 type stream struct {
 	network.Budget // limits a single reply, because a subscriber gets many without a request
 	open           []level
-	elements       int32  // the number of elements of all arrays of the reply; tests on 64 bits meet its limit too
+	elements       int32  // the number of elements of all arrays of the reply; an int32, as on the smallest machines
 	line           []byte // the part of a line that has come
 	text           int    // the number of bytes of a text, with its line end, that have not come yet
 	kind           byte   // the type of the reply
@@ -156,7 +156,7 @@ func (s *stream) next(b []byte) (int, error) {
 	return n, s.element(line[0], line[1:])
 }
 
-// element begins an element of a reply. line begins with its kind; rest is the rest of the line.
+// element begins an element of a reply. kind is the first byte of the element's line, rest the rest of the line.
 func (s *stream) element(kind byte, rest []byte) error {
 	switch kind {
 	case '+', '-', ':', ',', '#', '_', '(': // such an element is a single line
@@ -180,7 +180,7 @@ func (s *stream) element(kind byte, rest []byte) error {
 	case isText:
 		s.begin(kind, nil)
 		s.text = n + len("\r\n")
-	case n > maxElements-int(s.elements): // checked before the sum, because the sum, or twice the sum, may exceed an int32
+	case n > maxElements-int(s.elements): // checked here, because the sum of array could exceed an int32
 		return network.TooLong("an array of %d elements", n)
 	case n == 0:
 		s.begin(kind, nil)

@@ -69,19 +69,19 @@ local MAXRECORD = 32768  -- bytes
 local FINITE = math.huge
 local MAXNUMBER = '9000000000000000' -- of tickets and fences; Lua counts exactly a little further
 
--- Somebody may have put a key of another type in the place of one of golock's. A sweep removes that, by
--- a lifetime of 0: so it needs no more rights than the other steps.
-local replaced = 0
+-- Somebody may have put a key of another type in the place of one of golock's. A sweep removes such a key by
+-- PEXPIRE, so that it needs no more rights than the other steps.
+local foreignKeys = 0
 if ask.mode == 'sweep' then
   for i, count in ipairs({'HLEN', 'ZCARD', 'ZCARD', 'ZCARD', 'HLEN', 'ZCARD', 'ZCARD'}) do
     local answer = KEYS[i] and redis.pcall(count, KEYS[i])
     if type(answer) == 'table' and answer.err and answer.err:find('WRONGTYPE', 1, true) then
-      replaced = replaced + redis.call('PEXPIRE', KEYS[i], 0)
+      foreignKeys = foreignKeys + redis.call('PEXPIRE', KEYS[i], 0)
     end
   end
 end
 
--- Lua would write large numbers as 1.8e+15.
+-- Formats a number in 16 digits. Lua would write a large number as 1.8e+15.
 local function digits(n) return string.format('%016.0f', n) end
 
 local time = redis.call('TIME')
@@ -127,6 +127,7 @@ end
 
 -- Whether the slots are ascending numbers below max, one for each unit of the weight.
 local function areSlots(r)
+  -- The common case, a single slot, needs no parsing.
   if r.weight == 1 and #r.slots < 10 and r.slots:find('^%d+$') then
     return r.max == 0 or tonumber(r.slots) < r.max
   end
@@ -141,7 +142,8 @@ local function areSlots(r)
   return units == r.weight and (r.max == 0 or last < r.max)
 end
 
--- Whether a table of JSON is an array with texts only. An empty one could not be told from an object.
+-- Whether a table of JSON is an array with texts only. An empty array is refused, because Lua cannot tell it
+-- from an empty object.
 local function areTexts(t)
   if type(t) ~= 'table' or #t == 0 then return false end
   for k, v in pairs(t) do
@@ -150,7 +152,8 @@ local function areTexts(t)
   return true
 end
 
--- Whether the names of all fields are lower-case ASCII, as golock writes them. Go would take Max for max.
+-- Whether the names of all fields are lower-case ASCII, as golock writes them. Go's decoder would also read a
+-- field Max as max.
 local function hasPlainNames(t)
   for k in pairs(t) do
     if type(k) ~= 'string' or k:find('[^%l%d_]') then return false end
@@ -249,7 +252,7 @@ end
 local FAR = now + MAXHOLD + 1000
 
 -- Notes flaws: the entries whose time never ends, and a ticket or fence that cannot be counted up. Returns the
--- ids of those entries.
+-- set of the ids of those entries.
 local function noteFar()
   local far = {}
   for _, key in ipairs({H, D}) do
@@ -258,11 +261,13 @@ local function noteFar()
       far[id], flaws[id] = true, 'a time that does not end'
     end
   end
-  if ticket and not isNumber(ticket) or fence and not isNumber(fence) then flaws[''] = 'ticket or fence' end
+  local isTicketBad = ticket and not isNumber(ticket)
+  local isFenceBad = fence and not isNumber(fence)
+  if isTicketBad or isFenceBad then flaws[''] = 'ticket or fence' end
   return far
 end
 
--- The flaws as a list.
+-- Returns the flaws as a list for an answer, or nil if there are none.
 local function listFlaws()
   local all = {}
   for flawed, why in pairs(flaws) do all[#all + 1] = {id = flawed:sub(1, 64), why = why} end
@@ -278,8 +283,8 @@ local function leaseEnd(id)
   return moment and moment:find('^%d+$') and tonumber(moment)
 end
 
--- Whether a holder has a lease; if not, only its hold keeps the slot. If somebody has changed the moment
--- or the record, the holder still counts as alive.
+-- Whether a holder has a lease; if not, only its hold keeps the slot. A release that leaves a hold behind
+-- removes id@ and adds a tombstone. If somebody has changed id@ or the record, the holder counts as alive.
 local function alive(r, id)
   if r.hold == 0 and not r.isUnknown then return true end
   local moment = leaseEnd(id)
@@ -313,13 +318,13 @@ end
 -- of a script. So steps of existing entries begin with this write, which needs no memory.
 local function bypassMemoryLimit() redis.call('ZREM', H, '-') end
 
--- Prolongs the lifetime of a key to span ms after the last hold, which ends in least ms. It changes a
+-- Prolongs the lifetime of a key to span ms after the last hold, which ends in holdLeft ms. It changes a
 -- lifetime only if that ends before the hold or in less than nine tenths of span, so that most scripts need
 -- not change any.
-local function prolong(key, span, least)
+local function prolong(key, span, holdLeft)
   local rest = redis.call('PTTL', key)
-  if rest ~= -2 and rest < math.max(span * 9 / 10, least) then
-    redis.call('PEXPIRE', key, string.format('%.0f', least + span))
+  if rest ~= -2 and rest < math.max(span * 9 / 10, holdLeft) then
+    redis.call('PEXPIRE', key, string.format('%.0f', holdLeft + span))
   end
 end
 
@@ -365,7 +370,7 @@ local function dropExpired(moment)
 end
 
 -- Adds the ranges of a list of slots to a table.
-local function ranges(slots, into)
+local function addRanges(slots, into)
   for range in slots:gmatch('[%d-]*%d') do
     local from, to = range:match('^(%d+)-(%d+)$')
     into[#into + 1] = {tonumber(from or range), tonumber(to or range)}
@@ -373,10 +378,17 @@ local function ranges(slots, into)
 end
 
 -- Returns the smaller one of two maxima. 0 stands for no max.
-local function least(limit, max) return max > 0 and (limit == 0 or max < limit) and max or limit end
+local function smallerMax(a, b)
+  if a == 0 then return b end
+  if b == 0 then return a end
+  return math.min(a, b)
+end
 
 -- Adds a holder to what is in use.
-local function addHolder(use, r) use.sum, use.limit = use.sum + r.weight, least(use.limit, r.max) end
+local function addHolder(use, r)
+  use.sum = use.sum + r.weight
+  use.limit = smallerMax(use.limit, r.max)
+end
 
 -- Returns what is in use: the sum of the holders' weights, their smallest max (or 0 if none has one),
 -- and their slots as sorted ranges. The last range lies beyond all slots. All slots before from are
@@ -386,7 +398,7 @@ local function inUse()
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
     local r = record(h)
     addHolder(use, r)
-    ranges(r.slots, use.taken)
+    addRanges(r.slots, use.taken)
   end
   table.sort(use.taken, function(a, b) return a[1] < b[1] end)
   use.taken[#use.taken + 1] = {math.huge, math.huge}
@@ -395,7 +407,7 @@ end
 
 -- Whether the rule of admission lets the first waiter in.
 local function fits(r, use)
-  local limit = least(use.limit, r.max)
+  local limit = smallerMax(use.limit, r.max)
   return limit == 0 or use.sum + r.weight <= limit
 end
 
@@ -413,10 +425,10 @@ local function takeLowest(use, units)
   end
 end
 
--- Whether a list of slots has one of the taken ranges.
+-- Whether a slot of a list like "0,3-5" is in one of the ranges in taken.
 local function overlap(slots, taken)
   local wanted = {}
-  ranges(slots, wanted)
+  addRanges(slots, wanted)
   for _, m in ipairs(wanted) do
     for _, t in ipairs(taken) do
       if m[1] <= t[2] and t[1] <= m[2] then return true end
@@ -455,7 +467,8 @@ local function checkEpoch()
   if INDEX then redis.call('ZREMRANGEBYSCORE', INDEX, '-inf', now) end
 end
 
--- Larger numbers would be written with an exponent.
+-- Returns the time in ms until a moment, at least 0. It is limited, because JSON would have an exponent in a
+-- larger number.
 local function msUntil(moment) return math.min(math.max(moment - now, 0), 9e13) end
 
 -- Returns the number of receivers, or an error.
@@ -475,10 +488,10 @@ local function grant(r, id, at, use)
   lease(r, id)
 end
 
--- Grants to the first waiter and publishes the grant, which saves the waiter a join. For the waiter the
--- lease counts from its latest join, which came before. Returns false if the waiter has to ask. It has to
--- ask, too, if it is subscribed to a replica or to another node: this server cannot know whether the
--- waiter receives the message.
+-- Grants to the first waiter and publishes the grant, which saves the waiter a join. The waiter counts its
+-- lease from its latest join, which came before the grant. Returns false if the waiter has to ask. A waiter
+-- that is subscribed to a replica or to another node has to ask too: this server cannot know whether the waiter
+-- receives the message.
 local function grantFirst(r, id, at, use)
   if r.join == 0 or not redis.call('ZSCORE', D, at) then return false end
   local subscribers = redis.pcall('PUBSUB', 'NUMSUB', channels .. id)
@@ -496,7 +509,8 @@ local function firstEnd()
 end
 
 -- Tells the first waiter to ask, and the second one to ask after a while, in case the first has died. A
--- waiter that does not receive the message soon counts as dead; the next one is told to ask then.
+-- waiter without a subscriber counts as dead unless it asks before a limit. The next waiter is told to ask when
+-- that limit is over.
 local function tellFirst()
   local wait, told = 0, false
   for i = 0, redis.call('ZCARD', Q) - 1 do
@@ -561,7 +575,7 @@ local function evict(id, r)
     prolong(E, TOMBSTONE, 0)
   elseif alive(r, id) then
     redis.call('HSETNX', E, id .. '!', ask.by)
-    -- The hold is void now, so the entry ends with its lease, which is no longer than its TTL.
+    -- The eviction ends the hold, so the entry ends with its lease. If somebody has changed id@, the TTL limits it.
     local moment = math.min(leaseEnd(id) or math.huge, latestEnd(r, H))
     redis.call('ZADD', H, 'LT', string.format('%.0f', moment), id)
   else
@@ -596,7 +610,7 @@ end
 -- Returns nil for an empty list, which would be an object in JSON.
 local function listed(entries) return #entries > 0 and entries or nil end
 
--- Returns the waiters before a place that may be replaced: those that replace others.
+-- Returns the waiters before a place that may be replaced: those that were started with --replace too.
 local function rivals(at)
   local all = {}
   for _, other in ipairs(redis.call('ZRANGEBYLEX', Q, '-', '(' .. at)) do
@@ -606,26 +620,30 @@ local function rivals(at)
   return all
 end
 
--- Evicts the entries that a newcomer replaces: the waiters in gone and, if it replaces running ones,
--- holders that do so too, the oldest first, until the newcomer fits beside the others. Returns them in
--- the form that answers have.
-local function replace(newcomer, gone)
+-- Evicts the entries that a newcomer replaces: the waiters in chosen and, if it replaces running ones,
+-- holders that do so too, the oldest first, until the newcomer fits beside the others. Returns the evicted
+-- entries in the form that answers have.
+local function replace(newcomer, chosen)
   local stay = {}
   for _, h in ipairs(redis.call('ZRANGE', H, 0, -1)) do
     if not evictorOf(h) then stay[#stay + 1] = {id = h, r = record(h), state = 'holding'} end
   end
-  local function room()
+  local function hasRoom()
     local use = {sum = 0, limit = 0}
     for _, v in ipairs(stay) do addHolder(use, v.r) end
     return fits(newcomer, use)
   end
   table.sort(stay, function(a, b) return (a.r.ticket or '') < (b.r.ticket or '') end)
   local i = 1
-  while newcomer.replace == 'running' and stay[i] and not room() do
-    if stay[i].r.replace == 'running' then gone[#gone + 1] = table.remove(stay, i) else i = i + 1 end
+  while newcomer.replace == 'running' and stay[i] and not hasRoom() do
+    if stay[i].r.replace == 'running' then
+      chosen[#chosen + 1] = table.remove(stay, i)
+    else
+      i = i + 1
+    end
   end
   local answer = {}
-  for _, v in ipairs(gone) do
+  for _, v in ipairs(chosen) do
     answer[#answer + 1] = entryOf(v.state, v.id, now, v.r)
     evict(v.id, v.r)
   end

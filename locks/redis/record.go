@@ -22,7 +22,7 @@ type record struct {
 	Ticket   int64             `json:"ticket,string"`
 	Fence    int64             `json:"fence,string"`
 	Since    int64             `json:"since,string"` // us since 1970, on the server's clock
-	Join     millis            `json:"join"`         // its last join, on that clock; 0 if it is not subscribed
+	Join     millis            `json:"join"`         // the moment of the last join, on that clock; 0 if not subscribed
 	Replace  locks.Replacement `json:"replace"`
 	Hold     millis            `json:"hold"` // counts from the grant
 	Slots    string            `json:"slots"`

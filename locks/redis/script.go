@@ -34,7 +34,7 @@ type call struct {
 
 	Mode       string   `json:"mode"` // a queue.Step, "list" or "sweep"
 	ID         string   `json:"id"`
-	Name       string   `json:"name"` // "" if only the ref is known
+	Name       string   `json:"name"` // empty if only the ref is known
 	Epoch      string   `json:"epoch"`
 	Record     *record  `json:"record,omitempty"` // nil unless the mode needs the record
 	Subscribed bool     `json:"subscribed"`
@@ -74,7 +74,7 @@ type reply struct {
 	Recheck, Quarantine millis
 	Record              json.RawMessage // the record of the entry that asked; others may have written it
 	NoRunID             bool            // the server does not tell its run_id
-	Entries             listing         // the entries of a list or a refusal, or those that were replaced
+	Entries             listing         // the entries of a list, the holders of a refusal, or the replaced entries
 	Name, Found, Format string
 	Removed             int
 	Flaws               []flaw // what an answer that is invalid, a list or a sweep tells
@@ -99,7 +99,7 @@ func (r *reply) read(c call) (stored *record, entries []locks.Entry, err error) 
 	return stored, entries, lease.Invalid(flawed)
 }
 
-// flaw says why golock cannot have written what is stored for an ID. An ID of "" stands for the
+// flaw says why golock cannot have written what is stored for an ID. An empty ID stands for the
 // lock itself.
 type flaw struct{ ID, Why string }
 
@@ -157,7 +157,7 @@ type listed struct {
 	Record json.RawMessage // a record, which others may have written
 	Hold   millis          // the rest of the hold
 	Ended  bool            // only the hold keeps the slot
-	By     string          // who evicted the entry; "" if nobody did
+	By     string          // who evicted the entry; empty if nobody did
 }
 
 // run runs the script.

@@ -98,7 +98,8 @@ local function join()
   if inside or ask.nowait or full then
     local isBehindWaiters = full and ask.queue > 0
     if gone or isBehindWaiters then quarantined = 0 end
-    -- In a quarantine the caller asks again. A caller with a tombstone may still have a hold.
+    -- The entry stays in a quarantine, because the caller asks again. It stays beside a tombstone, because its
+    -- hold may go on.
     if quarantined == 0 and not gone then removeEntry(caller, id) end
     wake()
     return {verdict = inside and 'nested' or 'busy', inside = inside, full = full, quarantine = quarantined,
@@ -149,7 +150,8 @@ end
 local function release()
   local holds = redis.call('ZSCORE', H, id)
   local caller, stored = record(id)
-  local existed, isAlive = stored or holds ~= false, alive(caller, id)
+  local existed = stored or holds ~= false
+  local isAlive = alive(caller, id)
   if not stored then
     if flaws[id] then dequeueAll(id) end
     caller = ask.record or caller
@@ -240,7 +242,7 @@ end
 -- Removes expired entries and flaws. Sweep is for unused names: every other step drops expired entries
 -- itself. It removes a name without a state from the index.
 local function sweep()
-  local removed = dropExpired(now - ask.age) + sweepFlaws() + replaced
+  local removed = dropExpired(now - ask.age) + sweepFlaws() + foreignKeys
   if INDEX and not format then removed = removed + redis.call('ZREM', INDEX, name) end
   flaws = {}
   list() -- finds the flaws that are left

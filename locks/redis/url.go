@@ -106,6 +106,7 @@ func (t *target) database(text string) error {
 	return nil
 }
 
+// option sets an option of the URL.
 func (t *target) option(name, value string) error {
 	if known, err := t.Set(name, value); known {
 		return err

@@ -11,8 +11,9 @@ import (
 )
 
 // maxGrantAge is the largest age of a waiter's last question at which a published grant is accepted. The
-// lease counts from that question. If an outage begins after the grant, the lease must last as long as
-// after a renewal. A waiter asks every TTL/3, a holder renews a little more often.
+// lease counts from that question. If an outage begins after the grant, the rest of the lease must be as long as
+// the rest that a holder has before its next renewal. A waiter asks every TTL/3, a holder renews a little more
+// often.
 func maxGrantAge(ttl time.Duration) time.Duration { return queue.AskEvery(ttl) - ttl/20 }
 
 // Sleep implements lease.Entry. The first call subscribes and returns when that is confirmed, because a wake-up
@@ -36,7 +37,7 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, onNext func()) (a leas
 				a, sent = e.accept(m)
 				return a, sent, nil
 			}
-			onNext() // the first waiter has its turn
+			onNext() // the waiter before this one has its turn
 			ctx, cancel = context.WithTimeout(ctx, m.Recheck.duration())
 			defer cancel()
 		}

@@ -49,7 +49,7 @@ func (s *Store) kindOf(err error) ErrorKind {
 
 // asRefusal turns an error of the server into a Refusal. changed is the kind for what somebody else may
 // undo: a missing right, or a table of another version. An attempt that ran out of time becomes a
-// NoAnswer. Any other error is returned as it is: the server may not have been reached.
+// NoAnswer. Any other error is returned unchanged: the server may not have been reached.
 func (s *Store) asRefusal(err error, changed lease.RefusalKind) error {
 	errorKind, hint := s.kindAndHint(err)
 	kind := lease.ForGood

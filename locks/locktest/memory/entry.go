@@ -88,5 +88,5 @@ func (e *entry) Events() <-chan struct{} { return e.wake }
 // Close implements lease.Entry. Nothing is open.
 func (e *entry) Close() {}
 
-// now is the present time on the one clock of clients and table.
+// now reads the clock, which is the same for clients and table.
 func now() locks.Instant { return locks.Instant(time.Now().UnixNano()) }

@@ -6,8 +6,8 @@ import (
 	"golock/locks/queue"
 )
 
-// Faults is what goes wrong on the way to a table and back. A field that is nil does no harm. The table calls the
-// functions one at a time. Their questions have no Step if they are about no single entry.
+// Faults is what goes wrong on the way to a table and back. A field that is nil causes no fault. The table calls the
+// functions one at a time. The question of a request that concerns no single entry has no Step.
 type Faults struct {
 	// Delay returns how long a request or an answer travels. A request may arrive after its sender has given up.
 	Delay func(queue.Question) time.Duration

@@ -203,7 +203,7 @@ func (t *Table) apply(l *lock, e *entry, step queue.Step, d *queue.Decision, ove
 	}
 }
 
-// grant lets a row hold, from now on or still.
+// grant begins or prolongs the lease of a holder. isNew says that the holder has just got its slots.
 func (r *row) grant(now locks.Instant, isNew bool) {
 	r.ends = now.Add(r.ttl)
 	if !isNew {
@@ -222,7 +222,7 @@ func (t *Table) tell(r *row) {
 	}
 	select {
 	case r.wake <- struct{}{}:
-	default: // it has a wake-up that it has not seen yet
+	default: // the owner has not seen the last wake-up yet
 	}
 }
 

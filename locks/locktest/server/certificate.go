@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// NewCertificate makes cert.pem, which signs itself, and key.pem in a directory. They
-// are good for a server of that name and for a client.
+// NewCertificate makes a self-signed certificate, cert.pem, and its key, key.pem, in a directory. A server of that
+// name and a client can use them.
 func NewCertificate(dir, host string) (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 type Way struct {
 	Delay  time.Duration // the delay of each direction
 	Jitter time.Duration // the delay differs by at most this much
-	Loss   float64       // the part of what is sent that gets lost: TCP sends it again after a while
+	Loss   float64       // the fraction of pieces that get lost: TCP sends them again after a while
 }
 
-// resendAfter is the time after which TCP sends again what got lost, beyond the round trip.
+// resendAfter is the time after which TCP sends a lost piece again, in addition to the round trip.
 const resendAfter = 200 * time.Millisecond
 
-// FarProxy passes on what comes, late. Connecting takes a round trip, too.
+// FarProxy forwards connections with a delay. Connecting takes a round trip too.
 type FarProxy struct {
 	listen   net.Listener
 	upstream string
@@ -111,7 +111,7 @@ func (p *FarProxy) forget(conns ...net.Conn) {
 	}
 }
 
-// delay is the time that something takes that is sent.
+// delay returns the time that a piece takes on its way.
 func (p *FarProxy) delay() time.Duration {
 	d := p.way.Delay
 	if p.way.Jitter > 0 {
@@ -123,13 +123,13 @@ func (p *FarProxy) delay() time.Duration {
 	return d
 }
 
-// piece is something that was sent.
+// piece is a part of a stream, as one Read has returned it.
 type piece struct {
 	bytes []byte
 	due   time.Time
 }
 
-// pass delivers what one end sends to the other one, in order. The end of the stream is late, too.
+// pass delivers the pieces of a stream in order, each when it is due. The end of the stream is delayed too.
 func (p *FarProxy) pass(from, to net.Conn) {
 	pieces := make(chan piece, 1000)
 	p.wg.Go(func() {

@@ -47,8 +47,8 @@ type Process struct {
 	paused bool
 }
 
-// Site is where a server runs: an address, and the file of the network namespace that has it, "" for that
-// of the tests.
+// Site is where a server runs: an address, and the file of the network namespace that has the address. Namespace
+// is empty for the network namespace of the tests.
 type Site struct{ Host, Namespace string }
 
 // Here is the loopback address.
@@ -112,7 +112,7 @@ func (p *Process) Start(path string, args []string, answers func() bool) error {
 		return err
 	}
 	p.cmd, p.ended = cmd, ended
-	// PostgreSQL forks for each question while it starts.
+	// The loop pauses between two questions, because PostgreSQL forks for each one.
 	for end := time.Now().Add(Patience); !answers(); time.Sleep(20 * time.Millisecond) {
 		select {
 		case <-ended:
@@ -128,7 +128,7 @@ func (p *Process) Start(path string, args []string, answers func() bool) error {
 	return nil
 }
 
-// enter gives this thread, and what it starts, a network namespace.
+// enter moves this thread into a network namespace. The processes that it starts are in it too.
 func enter(file string) error {
 	if file == "" {
 		return nil
@@ -188,8 +188,7 @@ func (p *Process) Kill() {
 	}
 }
 
-// End sends a signal and waits for the end; a process that does not care is
-// killed.
+// End sends a signal and waits for the end. It kills a process that does not end.
 func (p *Process) End(sig syscall.Signal) {
 	if p.cmd == nil {
 		return
@@ -235,8 +234,8 @@ func (p *Process) Resume() {
 	}
 }
 
-// workersIn are the processes whose working directory is below dir. That is how
-// the children of a server are known when their parent is gone.
+// workersIn returns the processes whose working directory is dir or below it. That identifies the children of a
+// server also when their parent has ended.
 func workersIn(dir string) []int {
 	return slices.DeleteFunc(procfs.PIDs(), func(pid int) bool {
 		at, err := os.Readlink(procfs.Dir(pid) + "/cwd")
@@ -256,10 +255,9 @@ func still(pid int) bool {
 	return true
 }
 
-// The first of the ports that each kind of server uses: none is taken by another kind
-// while its server is away. They are not among the ones that the kernel gives to
-// outgoing connections. A node of a Redis Cluster uses the one 10000 higher, too.
-// Tests of bind:// use 16000 to 19999.
+// Each kind of server has portCount ports of its own, from a first port on. So no other kind takes the port of a
+// server that is being restarted. The kernel gives none of these ports to outgoing connections. A node of a Redis
+// Cluster also uses the port that is higher by 10000. Tests of bind:// use 16000 to 19999.
 const (
 	RedisPorts = 10000
 	SQLPorts   = 26000

@@ -89,7 +89,7 @@ func (p *Proxy) Cut() {
 	})
 }
 
-// Refuse makes the proxy close every new connection at once, or stop that.
+// Refuse makes the proxy close every new connection at once; with false it stops that.
 func (p *Proxy) Refuse(yes bool) { p.locked(func() { p.refuse = yes }) }
 
 // Freeze makes the proxy keep the messages of both directions.
@@ -208,7 +208,7 @@ type link struct {
 	proxy          *Proxy
 	client, server net.Conn
 	wire           Wire
-	losing         atomic.Bool // replies are dropped, and after the last one all ends
+	losing         atomic.Bool // replies are dropped, and the connection is closed after the last one
 }
 
 func (l *link) requests() {

@@ -64,8 +64,7 @@ func startSentinel(t testing.TB, servers, sentinels []server.Site) *Sentinels {
 	return s
 }
 
-// Complete reports whether all sentinels see the same master, and it has all the others as
-// replicas.
+// Complete reports whether all sentinels see the same master, and all other servers are its replicas.
 func (s *Sentinels) Complete() bool {
 	master := ""
 	for _, one := range s.Sentinels {
@@ -139,7 +138,7 @@ func StartClusterAt(t testing.TB, masters, replicas []server.Site, options ...st
 	return c
 }
 
-// NameAt finds a name whose lock the first node keeps, or another one.
+// NameAt finds a name whose lock lives on the first node, or if first is false on another node.
 func (c *Cluster) NameAt(first bool) string {
 	for n := 0; ; n++ {
 		name := fmt.Sprint("n", n)

@@ -16,7 +16,7 @@ import (
 	"golock/test/testkit"
 )
 
-// Verdict is what becomes of a request.
+// Verdict says what the proxy does with a request.
 type Verdict = server.Verdict
 
 // The verdicts.
@@ -27,15 +27,15 @@ const (
 	Hang      = server.Hang
 )
 
-// Proxy stands between clients and a server and makes faults. It judges by the mode of the
-// script that a request runs; "" is another request.
+// Proxy stands between clients and a server and makes faults. Its judge gets the mode in which a request runs
+// the script, or "" for any other request.
 type Proxy struct {
 	*server.Proxy
 	t      testing.TB
 	server string
 }
 
-// NewProxy starts one before a server. It passes everything on.
+// NewProxy starts a proxy before a server. It forwards everything until it gets a judge.
 func NewProxy(t testing.TB, s *Server) *Proxy {
 	t.Helper()
 	return &Proxy{server.NewProxy(t, s.Addr(), func() server.Wire { return wire{} }), t, s.Addr()}
@@ -71,8 +71,8 @@ func (p *Proxy) Replay(modes ...string) {
 	}
 }
 
-// wire is https://redis.io/docs/latest/develop/reference/protocol-spec/ ; of the
-// replies it only knows that one has come.
+// wire reads the protocol of Redis (https://redis.io/docs/latest/develop/reference/protocol-spec/). Of a reply
+// it knows only that it has come.
 type wire struct{}
 
 func (wire) Request(r *bufio.Reader) (server.Message, error) {

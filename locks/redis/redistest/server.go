@@ -91,8 +91,8 @@ func (s *Server) start() error {
 	return s.Start(path, s.args(), s.answers)
 }
 
-// answers asks the process itself, not whoever else may be at its port: it has
-// the socket to itself, and listens there last.
+// answers reports whether the server answers. It asks over the unix socket, because another process may have the
+// port. The server listens at the socket last.
 func (s *Server) answers() bool {
 	network, address := "unix", s.Socket
 	if s.Socket == "" {
@@ -117,7 +117,7 @@ func (s *Server) URL(options ...string) string {
 	return server.WithOptions("redis://"+s.Addr(), options)
 }
 
-// SocketURL is the same over the unix socket.
+// SocketURL returns the URL of a store that uses the server's unix socket.
 func (s *Server) SocketURL(options ...string) string {
 	return server.WithOptions("redis+unix://"+s.Socket, options)
 }
@@ -163,7 +163,7 @@ func (s *Server) Try(args ...any) (any, error) {
 	return c.Do(ctx, args...).Result()
 }
 
-// Info is one field of INFO.
+// Info returns a field of the answer to INFO, or "" if the answer does not have it.
 func (s *Server) Info(section, field string) string {
 	s.t.Helper()
 	text, _ := s.Do("INFO", section).(string)

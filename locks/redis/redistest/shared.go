@@ -11,9 +11,9 @@ import (
 // tests shares.
 const variable server.Shared = "LOCKTEST_REDIS"
 
-// Shared gives a server that all tests share: each uses a prefix of its own
-// (StoreURL), and none stops the server or changes its settings. It belongs to
-// the run of all tests (Share), or to this process, which ends it with server.Close.
+// Shared returns a server that all tests share. Each test uses a prefix of its own (StoreURL), and no test stops
+// the server or changes its settings. If Share has not started the server for a run of all tests, this process
+// starts it, and ends it with server.Close.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s, err := share()
