@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,13 +90,42 @@ func readAt(directory int, path string, size int) (string, error) {
 }
 
 // Slowdown returns how many times slower a process runs now than on an idle machine: the number of processes
-// that can run (proc_loadavg(5)), per processor. It is at least 1. If the number is not known, it is 1.
+// that can run (proc_loadavg(5)), per processor that is online. It is at least 1. If one of the numbers is not
+// known, it is 1.
+//
+// runtime.NumCPU does not serve here. It counts the processors that this process may use, which can be a few of
+// many, but the number of processes is that of the whole machine.
 func Slowdown() float64 {
-	text, err := Read("/proc/loadavg", 128)
+	load, err := Read("/proc/loadavg", 128)
 	if err != nil {
 		return 1
 	}
-	return max(1, float64(runnable(text))/float64(runtime.NumCPU()))
+	online, err := Read("/sys/devices/system/cpu/online", 128)
+	processors := rangesLength(online)
+	if err != nil || processors == 0 {
+		return 1
+	}
+	return max(1, float64(runnable(load))/float64(processors))
+}
+
+// rangesLength returns how many numbers a list of ranges such as "0-3,8" has, or 0 if the text is no such list.
+func rangesLength(text string) (length int) {
+	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		if err != nil {
+			return 0
+		}
+		to, err := strconv.Atoi(last)
+		if err != nil || to < from {
+			return 0
+		}
+		length += to - from + 1
+	}
+	return length
 }
 
 // runnable returns the number of processes that can run, from the text of /proc/loadavg, or 0 if the text

@@ -69,6 +69,11 @@ func TestSlowdown(t *testing.T) {
 			t.Errorf("%q: %d processes can run, want %d", text, got, want)
 		}
 	}
+	for text, want := range map[string]int{"0-1\n": 2, "0": 1, "0-3,8,10-11": 7, "": 0, "x-2": 0, "3-1": 0} {
+		if got := rangesLength(text); got != want {
+			t.Errorf("%q: %d processors, want %d", text, got, want)
+		}
+	}
 	if got := Slowdown(); got < 1 {
 		t.Errorf("Slowdown is %v, want at least 1", got)
 	}

@@ -40,10 +40,9 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 		return nil, err
 	}
 	o := t.client
-	for _, limit := range []*time.Duration{&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout} {
-		if *limit == lease.LongestAttempt { // the URL does not set it
-			*limit = newcomerAttempt()
-		}
+	if !t.hasTimeouts {
+		limit := newcomerAttempt()
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = limit, limit, limit, limit
 	}
 	o.IsClusterMode = t.kind == cluster
 	// With keepalive probes the kernel soon notices that the server is out of reach, on idle connections too.
@@ -54,6 +53,9 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 	if config != nil {
 		o.TLSConfig, dial = config, dialTLS(config, plain)
 	}
+	if !t.hasTimeouts {
+		dial = limited(dial)
+	}
 	o.Dialer = watched(dial, t.Trips)
 	client := goredis.NewUniversalClient(&o)
 	skipGreeting(client, &o)
@@ -63,6 +65,16 @@ func (t *target) connect() (goredis.UniversalClient, error) {
 // newcomerAttempt limits an attempt of an entry that is not in the queue yet. Among hundreds of processes that
 // were started at the same moment this one may not get to run for seconds.
 func newcomerAttempt() time.Duration { return lease.SlowedAttempt(procfs.Slowdown()) }
+
+// limited returns a dialer that limits each connection by what it may take at its time: a machine that was busy
+// when this process began may be idle when the entry connects to the next master.
+func limited(dial dialer) dialer {
+	return func(ctx context.Context, transport, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, newcomerAttempt())
+		defer cancel()
+		return dial(ctx, transport, address)
+	}
+}
 
 // command is a call of a command of the server.
 type command[T any] func(context.Context, goredis.UniversalClient) (T, error)

@@ -31,6 +31,8 @@ type target struct {
 	prefix   string
 	replicas int // the number of replicas that must have a grant or a renewal before it counts
 	client   goredis.UniversalOptions
+
+	hasTimeouts bool // the URL has dial_timeout, read_timeout or write_timeout
 }
 
 // parse parses a URL whose scheme package open assigns to Redis. Its errors begin with the part
@@ -126,10 +128,13 @@ func (t *target) option(name, value string) error {
 		}
 		t.prefix = value
 	case "dial_timeout":
+		t.hasTimeouts = true
 		return network.Timeout(name, value, &t.client.DialTimeout)
 	case "read_timeout":
+		t.hasTimeouts = true
 		return network.Timeout(name, value, &t.client.ReadTimeout)
 	case "write_timeout":
+		t.hasTimeouts = true
 		return network.Timeout(name, value, &t.client.WriteTimeout)
 	case "protocol": // either will do
 		if value != "2" && value != "3" {

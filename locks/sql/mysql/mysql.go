@@ -30,9 +30,12 @@ func Open(address string) (*sql.Store, error) { return sql.Open(address, dialect
 // what golock's statements mean. A COMMIT must not end the connection (completion_type), a SELECT must
 // give all rows, and the empty text is not NULL. They are sent at the beginning of a connection (conn.Run), and
 // again with each transaction (Begin) and each write outside of one (Single), because a proxy may have changed
-// the connection.
+// the connection. Without time_zone the clock (Clock) goes back by an hour where the server's time zone has
+// summer time and this ends. Limits that the administrator has set for statements must not end the sleep of a
+// waiter; MariaDB reads the first comment, MySQL the second.
 const settings = "SET SESSION autocommit=1,completion_type=0,sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'," +
-	"sql_select_limit=18446744073709551615,sql_safe_updates=0,sql_big_selects=1,unique_checks=1"
+	"sql_select_limit=18446744073709551615,sql_safe_updates=0,sql_big_selects=1,unique_checks=1," +
+	"time_zone='+00:00',innodb_lock_wait_timeout=2/*M! ,max_statement_time=0*//*!50708 ,max_execution_time=0*/"
 
 // started is an expression for the time when the server was started, in us. UUID_SHORT holds the second, rounded
 // up here. (After 2^24 calls UUID_SHORT has the next second; they take longer than a second.)
@@ -44,10 +47,7 @@ func dialect() sql.Dialect {
 		Port:    "3306",
 		Quote:   "`",
 
-		// Limits that the administrator has set for statements must not end the sleep of
-		// a waiter; MariaDB reads the first comment, MySQL the second.
-		Begin: settings + ",time_zone='+00:00',wait_timeout=1,innodb_lock_wait_timeout=2" +
-			"/*M! ,max_statement_time=0*//*!50708 ,max_execution_time=0*/;" +
+		Begin: settings + ",wait_timeout=1;" +
 			"SET TRANSACTION ISOLATION LEVEL READ COMMITTED;START TRANSACTION READ WRITE",
 		// Nothing follows the COMMIT: a late KILL QUERY would hit it, and the error would look as if
 		// nothing had been committed. Later is empty, because only a setting of the whole server says

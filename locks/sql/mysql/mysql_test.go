@@ -21,6 +21,17 @@ func TestNothingAfterCommit(t *testing.T) {
 	}
 }
 
+// Each text that reads the clock sets the time zone. In the hour that a server's time zone repeats when summer time
+// ends, the clock would go back: the rows of those who live would look overdue.
+func TestClockHasItsTimeZone(t *testing.T) {
+	d := dialect()
+	for name, text := range map[string]string{"Begin": d.Begin, "Single": d.Single, "the start of a connection": settings} {
+		if !strings.Contains(text, "time_zone='+00:00'") {
+			t.Errorf("%s sets no time zone: %s", name, text)
+		}
+	}
+}
+
 // Errors of MySQL that MariaDB does not know.
 func TestJudge(t *testing.T) {
 	d := dialect()
