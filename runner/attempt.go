@@ -279,7 +279,10 @@ func (w *waitPhase) tryLimit() time.Duration {
 // askLimit returns how long golock repeats the request to queue the run. It covers both a store that does
 // not answer and one that refuses for a temporary reason.
 func (w *waitPhase) askLimit() time.Duration {
-	if w.WaitLimit <= 0 {
+	switch {
+	case w.WaitLimit == 0:
+		return askLimitNoWait
+	case w.WaitLimit < 0:
 		return refusalLimit
 	}
 	return max(min(w.WaitLimit, refusalLimit), w.tryLimit())

@@ -34,6 +34,10 @@ const (
 	refusalLimit       = 60 * time.Second
 	refusalLimitNoWait = 10 * time.Second // counts from the first refusal
 
+	// askLimitNoWait limits how long golock asks a store in all, for a run that does not wait for a slot:
+	// hundreds of hosts may ask the store at the same time.
+	askLimitNoWait = 45 * time.Second
+
 	// nearPlaces is the number of waiters of a lock that have a watchdog, so that a hand-off does not
 	// wait for one to start. There may be thousands of others.
 	nearPlaces = 64

@@ -89,9 +89,13 @@ func readAt(directory int, path string, size int) (string, error) {
 	}
 }
 
-// Slowdown returns how many times slower a process runs now than on an idle machine: the number of processes
-// that can run (proc_loadavg(5)), per processor that is online. It is at least 1. If one of the numbers is not
-// known, it is 1.
+// usualProcesses is the number of processes per processor that can run on a machine that is busy, but not short of
+// processors.
+const usualProcesses = 4
+
+// Slowdown returns how many times slower a process runs now than on a machine with usualProcesses for each processor:
+// the number of processes that can run (proc_loadavg(5)), divided by what is usual for the processors that are online. It is
+// at least 1. If one of the numbers is not known, it is 1.
 //
 // runtime.NumCPU does not serve here. It counts the processors that this process may use, which can be a few of
 // many, but the number of processes is that of the whole machine.
@@ -105,7 +109,7 @@ func Slowdown() float64 {
 	if err != nil || processors == 0 {
 		return 1
 	}
-	return max(1, float64(runnable(load))/float64(processors))
+	return max(1, float64(runnable(load))/float64(processors*usualProcesses))
 }
 
 // rangesLength returns how many numbers a list of ranges such as "0-3,8" has, or 0 if the text is no such list.

@@ -166,6 +166,13 @@ func (l *link) login(ctx context.Context) error {
 	})
 }
 
+// isConnected reports whether there is a connection to a member.
+func (c *client) isConnected() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link != nil
+}
+
 // drop closes a connection. The next attempt uses another member.
 func (c *client) drop(l *link) {
 	c.mu.Lock()

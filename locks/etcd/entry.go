@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -90,17 +91,19 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	limit := lease.AttemptLimit(e.ttl, e.store.distance())
 	isNewcomer := step == queue.Join && e.created == 0
 	if isNewcomer {
-		limit = max(limit, e.newcomerLimit())
+		limit = lease.NewcomerAttempt
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	sent = e.store.clock()
 	a, err = e.attempt(ctx, step)
 	if err != nil {
+		err = e.store.asRefusal(err)
 		if isNewcomer {
 			e.failures++
+			err = e.passingIfOthersAreLeft(err)
 		}
-		return lease.Answer{}, sent, e.store.asRefusal(err)
+		return lease.Answer{}, sent, err
 	}
 	e.failures = 0
 	if step == queue.Join {
@@ -110,9 +113,23 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	return a, sent, nil
 }
 
-// newcomerLimit returns the limit of an attempt of a request that is not in the queue. What was on its way to a leader
-// that fails is lost, and its member says so only after 7 s. So if there are other members, the first attempts are short.
-// Later ones are longer, because a crowd may keep all members busy.
+// passingIfOthersAreLeft returns the error of a newcomer's attempt to connect. A refusal for good that comes from one
+// member, such as that of a wrong certificate, passes as long as the URL has members that were not asked.
+func (e *entry) passingIfOthersAreLeft(err error) error {
+	refusal, isRefusal := errors.AsType[*lease.Refusal](err)
+	othersAreLeft := e.failures < len(e.store.client.target.hosts)
+	if !isRefusal || refusal.Kind != lease.ForNewcomers || !othersAreLeft || e.store.client.isConnected() {
+		return err
+	}
+	passing := *refusal
+	passing.Kind = lease.Passing
+	return &passing
+}
+
+// newcomerLimit limits how long a member is asked for a request that is not in the queue. What was on its way to a
+// leader that fails is lost, and its member says so only after 7 s. So if there are other members, the first attempts
+// are short. Later ones are longer, because a crowd may keep all members busy. Connecting and the login have longer: if
+// a crowd gave up its logins, the processor time of the members would be wasted.
 func (e *entry) newcomerLimit() time.Duration {
 	const doublings = 4
 	if len(e.store.client.target.hosts) == 1 {
@@ -137,6 +154,11 @@ func (e *entry) attempt(ctx context.Context, step queue.Step) (a lease.Answer, e
 	}
 	switch step {
 	case queue.Join:
+		if e.created == 0 {
+			limited, cancel := context.WithTimeout(ctx, e.newcomerLimit())
+			defer cancel()
+			ctx = limited
+		}
 		return e.join(ctx, l)
 	case queue.Renew:
 		return e.renew(ctx, l)

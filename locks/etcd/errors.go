@@ -18,6 +18,7 @@ const (
 	noKey       = "key not found"
 	compacted   = "required revision has been compacted"
 	badToken    = "invalid auth token"
+	noUser      = "user name is empty"
 	oldToken    = "revision in the request is not latest"
 	oldAuth     = "revision of auth store is old"
 	noLeader    = "no leader"
@@ -46,7 +47,7 @@ func isStatus(err error, text string) bool {
 
 // isOldToken reports whether the token of the login is not valid any more, so that a new login helps.
 func isOldToken(err error) bool {
-	return isStatus(err, badToken) || isStatus(err, oldAuth)
+	return isStatus(err, badToken) || isStatus(err, oldAuth) || isStatus(err, noUser)
 }
 
 // shouldLeaveMember reports whether another member, or a new connection, may succeed where a call failed.
@@ -94,13 +95,13 @@ func (s *Store) asRefusal(err error) error {
 		if !s.client.target.TLS || strings.Contains(hint, "does not speak TLS") {
 			hint = "the server does not speak TLS on this port: did you mean etcd:// in the place of etcds://?"
 		}
-		return &lease.Refusal{Err: err, Hint: hint}
+		return &lease.Refusal{Err: err, Hint: hint, Kind: lease.ForNewcomers}
 	}
 	switch {
 	case errors.Is(err, errWantsTLS), !s.client.target.TLS && errors.Is(err, errNoHTTP2):
-		return &lease.Refusal{Err: err, Hint: "expected a port for clients, 2379 by default; etcds:// if it speaks TLS"}
+		return &lease.Refusal{Err: err, Hint: "expected a port for clients, 2379 by default; etcds:// if it speaks TLS", Kind: lease.ForNewcomers}
 	case errors.Is(err, errNoHTTP2):
-		return &lease.Refusal{Err: err, Hint: "expected a port for clients, 2379 by default"}
+		return &lease.Refusal{Err: err, Hint: "expected a port for clients, 2379 by default", Kind: lease.ForNewcomers}
 	case errors.Is(err, errClosed):
 		return &lease.Refusal{Err: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -123,7 +124,7 @@ func (s *Store) refusalOf(err *status) error {
 	switch {
 	case has("authentication failed"):
 		return &lease.Refusal{Err: fmt.Errorf("login of the user %q is refused: %w", t.user, err), Hint: lease.LoginHint}
-	case has("user name is empty"), has("user name not found"):
+	case t.user == "" && has(noUser), has("user name not found"):
 		return &lease.Refusal{Err: fmt.Errorf("the cluster wants a login, and the URL has none: %w", err), Hint: lease.LoginHint}
 	case has("permission denied"):
 		return &lease.Refusal{Err: err, Hint: role, Kind: lease.ForNewcomers}
@@ -138,6 +139,7 @@ func (s *Store) refusalOf(err *status) error {
 		return &lease.Refusal{Err: err, Hint: "too many entries to evict in one step, or a small --max-txn-ops of etcd"}
 	case has("lease TTL"):
 		return &lease.Refusal{Err: err, Hint: "a shorter --ttl or --hold"}
+	// Authentication may have been enabled after the login, which then gave no token.
 	case err.isOfMember(), err.code == codeExhausted, has(noLease), has(noKey), has(compacted), isOldToken(err), has(oldToken):
 		return &lease.Refusal{Err: err, Hint: passingHint(err.text), Kind: lease.Passing}
 	case err.code == codeUnknownCall:

@@ -37,6 +37,12 @@ func (s *status) Error() string { return locks.Printable(s.text, 300) }
 // statusOf returns the error in the headers that end a call, or nil.
 func statusOf(headers map[string]string) error {
 	text, ok := headers[statusHeader]
+	switch headers[":status"] {
+	case "429", "502", "503", "504": // a proxy whose members are away (https://grpc.github.io/grpc/core/md_doc_http-grpc-status-mapping.html)
+		if !ok {
+			return &status{code: codeUnavailable, text: "HTTP status " + headers[":status"]}
+		}
+	}
 	if !ok {
 		return fmt.Errorf("%w: it answers HTTP status %s", errNoHTTP2, locks.Printable(headers[":status"], 10))
 	}

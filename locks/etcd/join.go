@@ -48,6 +48,7 @@ func (e *entry) join(ctx context.Context, l *link) (a lease.Answer, err error) {
 func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) {
 	e.stopWatch()
 	e.created, e.leaseFrom = 0, 0
+	e.noteFront("")
 	var s *state
 	read := func() (err error) {
 		s, err = e.look(ctx, l)
@@ -67,7 +68,10 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 	for try := 0; err == nil && ctx.Err() == nil; try++ {
 		d := e.decide(s, e.absent())
 		if len(d.Invalid) > 0 {
-			e.revokeLater(l)
+			isNew := e.want.Claim.Ticket == 0
+			if isNew { // a waiter asks again with the same lease, which a late revoke would end
+				e.revokeLater(l)
+			}
 			return a, lease.Invalid(d.Invalid)
 		}
 		_, exists := s.find(e.id)
@@ -218,12 +222,8 @@ func (s *state) find(id string) (e queue.Entry, exists bool) {
 		e, _ = r.entry(id, p.created)
 		return e, true
 	}
-	for _, e := range s.waiters {
-		if e.ID == id {
-			return e, true
-		}
-	}
-	return e, false
+	e, exists = s.waiters[s.keyOf(id)]
+	return e, exists
 }
 
 // settle finds the place of an entry that is in the queue, and takes a slot if it is the entry's turn.
@@ -245,6 +245,7 @@ func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, 
 		place, before := s.place(e.id)
 		e.ensureWatch(l, s, place, before)
 		if place > nearPlaces {
+			e.noteFront("")
 			return e.answerQueued(place, false), nil
 		}
 		d := e.decide(s, e.absent())
@@ -257,6 +258,7 @@ func (e *entry) settle(ctx context.Context, l *link, s *state) (a lease.Answer, 
 		case d.Verdict != queue.Granted:
 			return e.answerRefused(ctx, l, s, &d)
 		case e.store.clock() < e.takeFrom:
+			e.noteFront("")
 			return e.answerQueued(place, false), nil
 		}
 		next, a, err := e.take(ctx, l, s, &d.Entry)

@@ -70,6 +70,9 @@ func (k keys) waiter(e *queue.Entry) string {
 		e.Claim.Weight, e.Claim.Max, letterOf(e.Replace), e.Claim.Ticket)
 }
 
+// waiterKeysOf returns the keys of the waiter that has a key: they differ in the ticket only.
+func waiterKeysOf(key string) span { return under(key[:strings.LastIndexByte(key, '/')+1]) }
+
 // parseWaiter reads the key of a waiter. With an error it returns an entry that has only the ID, if it could
 // read that.
 func (k keys) parseWaiter(p *pair) (e queue.Entry, err error) {

@@ -52,8 +52,13 @@ func TestRights(t *testing.T) {
 	if server.RevokesLate() {
 		version = locks.Note
 	}
-	addUser(t, server, "locks")
 	address := server.Addr()
+	early := open(t, "etcd://anna:s3cret@"+address+"/locks") // it gets no token, because authentication is off
+	earlyHolder := locktest.AcquireAtOnce(t, early, "early")
+	earlyWaiter := locktest.Enqueue(t, early, "early")
+	addUser(t, server, "locks")
+	locktest.Release(t, earlyHolder)
+	locktest.Release(t, earlyWaiter.ExpectGrant())
 	s := open(t, "etcd://anna:s3cret@"+address+"/locks")
 	holder := locktest.AcquireAtOnce(t, s, "n")
 	waiter := locktest.Enqueue(t, s, "n")

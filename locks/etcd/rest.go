@@ -33,8 +33,13 @@ func (e *entry) prolongWaiter(ctx context.Context, l *link) (leaseExists bool, e
 		leaseExists, err = e.prolong(ctx, l)
 		return err
 	}
+	now := e.store.clock()
 	isWatching := e.hasNoNews(l) || e.watchedState(l) != nil // otherwise a reading follows anyway
-	if isWatching && e.store.clock().Sub(e.lastRead) >= readAfter(e.ttl) {
+	isOld := isWatching && now.Sub(e.lastRead) >= readAfter(e.ttl)
+	// Where the queue moves often, readings follow anyway, but they do not write the age.
+	age := now.Sub(e.record.Since)
+	ageIsOld := isAgeDue(age, e.record.Age) && age-e.record.Age >= readAfter(e.ttl)
+	if isOld || ageIsOld {
 		err = inParallel(prolong, func() error { return e.verifyWatch(ctx, l) })
 	} else {
 		err = prolong()

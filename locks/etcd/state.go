@@ -219,10 +219,14 @@ func (s *state) order() []queue.Entry {
 	for _, e := range s.waiters {
 		all = append(all, e)
 	}
-	slices.SortFunc(all, func(a, b queue.Entry) int {
-		return cmp.Or(a.Claim.Compare(b.Claim), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(all, compareWaiters)
 	return all
+}
+
+// compareWaiters is negative if a waits before b. Two waiters can have the same ticket after a cluster was restored from
+// a backup (prepareToRejoin).
+func compareWaiters(a, b queue.Entry) int {
+	return cmp.Or(a.Claim.Compare(b.Claim), cmp.Compare(a.ID, b.ID))
 }
 
 // holdersNow returns the holders, and the holds of holders that have released their slots.
@@ -296,14 +300,15 @@ func (s *state) place(id string) (place int, before [nearPlaces]string) {
 	return at + 1, before
 }
 
-// keyOf returns the key of a waiter, or "" if there is no such waiter.
-func (s *state) keyOf(id string) string {
+// keyOf returns the key of a waiter, or "" if there is no such waiter. A request that a frozen member sends late can
+// have left a second key, with another ticket: the first one in the order of the keys counts.
+func (s *state) keyOf(id string) (first string) {
 	for key, e := range s.waiters {
-		if e.ID == id {
-			return key
+		if e.ID == id && (first == "" || key < first) {
+			first = key
 		}
 	}
-	return ""
+	return first
 }
 
 // clone returns a copy.

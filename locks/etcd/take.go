@@ -27,7 +27,7 @@ func (e *entry) take(ctx context.Context, l *link, s *state, want *queue.Entry) 
 	}
 	t := transaction{
 		conditions: append(s.slotsTaken(want), unchanged(e.holders(), s.revision), createdAt(e.key, e.created)),
-		then:       append(then, remove(span{from: e.key})),
+		then:       append(then, remove(waiterKeysOf(e.key))),
 	}
 	for _, q := range e.ranges() {
 		t.other = append(t.other, get(q))

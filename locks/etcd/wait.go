@@ -69,6 +69,9 @@ func (e *entry) stopWatch() {
 func (e *entry) ensureWatch(l *link, s *state, place int, before [nearPlaces]string) {
 	e.place = place
 	isFar := place > nearPlaces
+	if e.watch == nil || e.watch.link != l {
+		e.record.Age = 0 // the age that a cluster restored from a backup has is not known
+	}
 	if w := e.watch; w != nil && w.link == l && w.target == before {
 		w.mu.Lock()
 		isUpToDate := isFar || w.state != nil && w.state.revision >= s.revision
@@ -151,7 +154,7 @@ func (w *watch) note(n *news, id string) (shouldLook bool) {
 	caller, _ := s.find(id)
 	concerns := func(key string) bool {
 		e, isWaiter := s.waiters[key]
-		return isWaiter && (e.ID == id || e.Claim.Before(caller.Claim))
+		return isWaiter && (e.ID == id || compareWaiters(e, caller) < 0)
 	}
 	for i := range n.events {
 		one := &n.events[i]
