@@ -68,9 +68,13 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 	for try := 0; err == nil && ctx.Err() == nil; try++ {
 		d := e.decide(s, e.absent())
 		if len(d.Invalid) > 0 {
-			isNew := e.want.Claim.Ticket == 0
-			if isNew { // a waiter asks again with the same lease, which a late revoke would end
+			if e.want.Claim.Ticket == 0 {
 				e.revokeLater(l)
+			} else { // a waiter asks again with the same lease, which a late revoke would end
+				err = e.removeChangedKeys(ctx, l, s)
+			}
+			if err != nil {
+				return a, err
 			}
 			return a, lease.Invalid(d.Invalid)
 		}
@@ -105,6 +109,22 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 		err = ctx.Err()
 	}
 	return a, err
+}
+
+// removeChangedKeys removes keys of the entry's waiter that somebody has changed so that they are not valid. They are on
+// the entry's lease, so they would stay as long as it waits.
+func (e *entry) removeChangedKeys(ctx context.Context, l *link, s *state) error {
+	var t transaction
+	for key, f := range s.flaws {
+		if f.ID == e.id && !f.isHolder {
+			t.then = append(t.then, remove(span{from: key}))
+		}
+	}
+	if len(t.then) == 0 {
+		return nil
+	}
+	_, err := l.commit(ctx, t)
+	return err
 }
 
 // isPlain reports whether a request may wait in any queue, however long the queue is and whoever is in it.
