@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"golock/locks"
 	"golock/locks/lease"
 	"golock/locks/queue"
 )
@@ -35,16 +36,33 @@ func (e *entry) prolongWaiter(ctx context.Context, l *link) (leaseExists bool, e
 	}
 	now := e.store.clock()
 	isWatching := e.hasNoNews(l) || e.watchedState(l) != nil // otherwise a reading follows anyway
-	isOld := isWatching && now.Sub(e.lastRead) >= readAfter(e.ttl)
-	// Where the queue moves often, readings follow anyway, but they do not write the age.
+	mustRead := isWatching && now.Sub(e.lastRead) >= readAfter(e.ttl)
 	age := now.Sub(e.record.Since)
-	ageIsOld := isAgeDue(age, e.record.Age) && age-e.record.Age >= readAfter(e.ttl)
-	if isOld || ageIsOld {
+	isAgeOld := isAgeDue(age, e.record.Age) && age-e.record.Age >= readAfter(e.ttl)
+	switch {
+	case mustRead:
 		err = inParallel(prolong, func() error { return e.verifyWatch(ctx, l) })
-	} else {
+	case isAgeOld: // in a queue that moves often, other steps read, but do not write the age
+		err = inParallel(prolong, func() error { return e.writeAge(ctx, l, now) })
+	default:
 		err = prolong()
 	}
 	return leaseExists, err
+}
+
+// writeAge writes the age of the entry. A full database takes no age, and needs none.
+func (e *entry) writeAge(ctx context.Context, l *link, now locks.Instant) error {
+	o, err := l.commit(ctx, transaction{
+		conditions: []condition{createdAt(e.key, e.created)},
+		then:       []operation{replace(e.key, e.record.text(now))},
+	})
+	if isStatus(err, noSpace) {
+		return nil
+	}
+	if err == nil && o.succeeded {
+		e.record.Age = now.Sub(e.record.Since)
+	}
+	return err
 }
 
 // verifyWatch reads what the waiter watches, and ends the watch if it has missed something. The same transaction

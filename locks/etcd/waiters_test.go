@@ -248,6 +248,42 @@ func TestRequestsAtRest(t *testing.T) {
 	}
 }
 
+// A waiter whose queue moves more often than it prolongs its lease reads often. It writes its age all the same.
+func TestAgeInAMovingQueue(t *testing.T) {
+	t.Parallel()
+	shared, url := etcdtest.Shared(t), etcdtest.StoreURL(t)
+	direct, s := open(t, url), open(t, url)
+	var virtual locks.Instant // how far the clock of the waiter is ahead
+	s.SetClock(func() locks.Instant { return locks.BootTime() + virtual })
+	const ttl = time.Minute
+	AcquireAtOnce(t, direct, "n")
+	before := []*Waiter{Enqueue(t, direct, "n", Priority(1)), Enqueue(t, direct, "n", Priority(1))}
+	r := NewRequest(t, "n", TTL(ttl))
+	entry := s.EntryOf(r)
+	defer entry.Close()
+	ask := func() {
+		a, _, err := entry.Ask(background, queue.Join)
+		testkit.Must(t, err)
+		if a.Verdict != queue.Queued || a.Place != 3 {
+			t.Fatalf("%v at place %d, want place 3 in the queue", a.Verdict, a.Place)
+		}
+	}
+	for ask(); virtual < locks.Instant(3*ttl); ask() {
+		before[0].Leave()
+		before = append(before[1:], Enqueue(t, direct, "n", Priority(1)))
+		_, _, err := entry.Sleep(background, queue.Nap{For: testkit.Patience}, nil)
+		testkit.Must(t, err)
+		virtual += locks.Instant(ttl / 2)
+	}
+	prefix := url[strings.LastIndex(url, "/")+1:]
+	text := shared.Control("get", "--prefix", "--print-value-only", prefix+"/"+r.Ref.Key.String()+"/w/7fffffff/"+r.Ref.ID.String())
+	var written struct{ Age time.Duration }
+	testkit.Must(t, json.Unmarshal([]byte(text), &written))
+	if written.Age < 2*ttl {
+		t.Errorf("after %v of waiting, the age %v is written: %s", 3*ttl, written.Age, text)
+	}
+}
+
 // Two waiters lose their places at the same moment. The second one comes back first, and leaves the slot to the first.
 func TestAllRejoin(t *testing.T) {
 	t.Parallel()
