@@ -88,6 +88,7 @@ func setUp() (err error) {
 func TestCampaign(t *testing.T) {
 	environment = os.Environ() // before clock.under changes it
 	watchStalls()
+	serveStarts()
 	only := strings.Split(os.Getenv("LOCKTEST_STORE"), ",")
 	all := &summary{Seed: seed, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine()}
 	t.Run("stores", func(t *testing.T) {

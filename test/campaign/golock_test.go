@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +39,9 @@ func (r *round) start(u *run) {
 	defer r.mu.Unlock()
 	u.started = monotonic()
 	if err == nil {
-		err = c.Start()
+		started := make(chan error)
+		starts <- func() { started <- c.Start() }
+		err = <-started
 	}
 	if err != nil {
 		u.ended, u.code, u.said = monotonic(), notRun, []string{err.Error()}
@@ -61,6 +64,20 @@ func (r *round) start(u *run) {
 			u.code, u.killed = -int(ws.Signal()), ws.Signal() == syscall.SIGKILL && (u.struck || !u.mirrors)
 		}
 	})
+}
+
+// starts of golocks, which serveStarts carries out.
+var starts = make(chan func())
+
+// serveStarts starts golocks on a thread that lives as long as the test. The kernel kills a golock when the thread
+// that has started it ends (PR_SET_PDEATHSIG, prctl(2)), and other threads do end: that of a server ends with the server.
+func serveStarts() {
+	go func() {
+		runtime.LockOSThread()
+		for start := range starts {
+			start()
+		}
+	}()
 }
 
 func (r *round) listen(u *run, said *os.File) {
