@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync/atomic"
@@ -366,45 +365,4 @@ func (w *waitPhase) suspend() *Outcome {
 	}
 	w.begin(max(time.Until(w.startsAt), 0))
 	return nil
-}
-
-// outcomeOf converts an error of the store to an outcome. A nested run that does not wait ends as
-// Busy. A nested run that would wait for the run around it is a mistake.
-func (w *waitPhase) outcomeOf(err error) *Outcome {
-	busy, isBusy := errors.AsType[*locks.BusyError](err)
-	switch {
-	case errors.As(err, new(*locks.PanicError)):
-		return &Outcome{Kind: Fault, Err: err}
-	case isBusy && busy.Inside != nil && w.WaitLimit != 0:
-		return &Outcome{Kind: Refused, Err: err}
-	case isBusy:
-		if len(busy.Holders) == 0 && busy.Reason == "" { // a plain store does not name the holders in its refusal
-			found := w.whyBusy()
-			busy.Holders, busy.Waiters = found.Holders, max(busy.Waiters, found.Waiters)
-		}
-		return &Outcome{Kind: Busy, Err: err}
-	case errors.As(err, new(*takenBackError)):
-		return w.lostBefore(Busy, err)
-	case errors.As(err, new(*locks.EvictedError)):
-		return &Outcome{Kind: Busy, Err: fmt.Errorf("lock %q: the place in the queue is lost: %w", w.current().Name, err)}
-	}
-	return &Outcome{Kind: Refused, Err: err}
-}
-
-// whyBusy asks the store who holds the slot and how many wait. If the store does not answer, the error names
-// nobody.
-func (w *waitPhase) whyBusy() *locks.BusyError {
-	name := w.current().Name
-	busy := &locks.BusyError{Name: name}
-	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
-	defer cancel()
-	entries, _ := w.Store.Entries(ctx, name)
-	for _, e := range entries {
-		if e.State == locks.Holding {
-			busy.Holders = append(busy.Holders, e)
-		} else {
-			busy.Waiters++
-		}
-	}
-	return busy
 }

@@ -98,7 +98,7 @@ const usualProcesses = 4
 // at least 1. If one of the numbers is not known, it is 1.
 //
 // runtime.NumCPU does not serve here. It counts the processors that this process may use, which can be a few of
-// many, but the number of processes is that of the whole machine.
+// many, but /proc/loadavg counts the processes of the whole machine.
 func Slowdown() float64 {
 	load, err := Read("/proc/loadavg", 128)
 	if err != nil {

@@ -113,8 +113,9 @@ func (e *entry) Ask(ctx context.Context, step queue.Step) (a lease.Answer, sent 
 	return a, sent, nil
 }
 
-// passingIfOthersAreLeft returns the error of a newcomer's attempt to connect. A refusal for good that comes from one
-// member, such as that of a wrong certificate, passes as long as the URL has members that were not asked.
+// passingIfOthersAreLeft returns the error of a newcomer's attempt to connect. If one
+// member refuses for good, for example because its certificate has expired, the error passes as long as the URL has
+// members that were not asked.
 func (e *entry) passingIfOthersAreLeft(err error) error {
 	refusal, isRefusal := errors.AsType[*lease.Refusal](err)
 	othersAreLeft := e.failures < len(e.store.client.target.hosts)

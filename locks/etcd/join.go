@@ -68,15 +68,7 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 	for try := 0; err == nil && ctx.Err() == nil; try++ {
 		d := e.decide(s, e.absent())
 		if len(d.Invalid) > 0 {
-			if e.want.Claim.Ticket == 0 {
-				e.revokeLater(l)
-			} else { // a waiter asks again with the same lease, which a late revoke would end
-				err = e.removeChangedKeys(ctx, l, s)
-			}
-			if err != nil {
-				return a, err
-			}
-			return a, lease.Invalid(d.Invalid)
+			return a, e.refuseInvalid(ctx, l, s, &d)
 		}
 		_, exists := s.find(e.id)
 		hasRoomBesideFront := e.hasRoomBesideFront(s, &d)
@@ -109,6 +101,20 @@ func (e *entry) enter(ctx context.Context, l *link) (a lease.Answer, err error) 
 		err = ctx.Err()
 	}
 	return a, err
+}
+
+// refuseInvalid returns the error for a queue with entries that are not valid. A new request gives its lease up. A
+// waiter asks again with the same lease, which a late revoke would end: it only removes what was its own.
+func (e *entry) refuseInvalid(ctx context.Context, l *link, s *state, d *queue.Decision) error {
+	if e.want.Claim.Ticket == 0 {
+		e.revokeLater(l)
+		return lease.Invalid(d.Invalid)
+	}
+	err := e.removeChangedKeys(ctx, l, s)
+	if err != nil {
+		return err
+	}
+	return lease.Invalid(d.Invalid)
 }
 
 // removeChangedKeys removes keys of the entry's waiter that somebody has changed so that they are not valid. They are on

@@ -26,7 +26,7 @@ type watch struct {
 	err   error      // why the watch has ended; nil as long as it has not
 }
 
-// isFar reports whether the watch is that of a waiter beyond the first nearPlaces.
+// isFar reports whether the waiter that watches stands behind the first nearPlaces.
 func (w *watch) isFar() bool { return w.target != [nearPlaces]string{} }
 
 // watchedState returns the state that the watch keeps up to date, or nil if a step has to read the state.

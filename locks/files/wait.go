@@ -171,9 +171,9 @@ func (e *entry) Sleep(ctx context.Context, nap queue.Nap, _ func()) (lease.Answe
 // moved reports whether count new versions were made since the entry has read one. In doubt it reports
 // true.
 func (e *entry) moved(ctx context.Context, count int) bool {
-	seen := e.latestSeen.Load()
+	latest := e.latestSeen.Load()
 	moved, err := lease.Await(ctx, func() (bool, error) {
-		return e.dir.moved(seen.number, int64(count)), nil
+		return e.dir.moved(latest.number, int64(count)), nil
 	})
 	return moved || err != nil
 }

@@ -135,8 +135,8 @@ func (r roots) makeParent(path string) error {
 }
 
 // pickByOwner chooses the default directory of a user whose ID on the host is not known: the directory that
-// belongs to the user, if a run outside of the user namespace has made it. It makes none, because a directory
-// that is named after the ID in this namespace could be that of another user.
+// belongs to the user, if a run outside of the user namespace has made it. It makes none: a directory with
+// the name of the ID in this namespace could belong to another user of the host.
 func (r roots) pickByOwner() (string, error) {
 	for _, p := range r.parents() {
 		if !r.isSafe(p) {

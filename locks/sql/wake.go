@@ -31,9 +31,9 @@ func (c *session) wake(ctx context.Context, q *question, sleepers []string) {
 func (c *session) watch(ctx context.Context, q *question, sleepers []string, hasWoken bool) {
 	for pause := firstWatch; pause <= lastWatch && len(sleepers) > 0; pause *= 2 {
 		isFirstWake := pause == firstWatch && !hasWoken
-		still, err := c.watchOnce(ctx, q.key, sleepers, pause, isFirstWake || pause >= nextWake)
+		stillAsleep, err := c.watchOnce(ctx, q.key, sleepers, pause, isFirstWake || pause >= nextWake)
 		if err == nil {
-			sleepers = still
+			sleepers = stillAsleep
 		}
 		if err == nil && pause == lastWatch {
 			err = c.passOverGone(ctx, q, sleepers)
